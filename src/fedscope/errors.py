@@ -1,4 +1,4 @@
-"""The one exception that users see, and the hint at the name that a mistyped one is nearest to."""
+"""The one exception that users see, what other programs say in short, and a hint at a mistyped name."""
 
 from collections.abc import Iterable
 
@@ -8,6 +8,13 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+def shortened(text: object, most: int = 300) -> str:
+    """Return a text, or what an exception says, as one line of at most so many letters, cut between words."""
+    from textwrap import shorten  # imported only for a fault
+
+    return shorten(str(text), most, placeholder=" …")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -44,6 +44,12 @@ class LoRA:
         targets = tuple(sorted(set(filter(None, given.get("targets", "").split("+")))))
         return cls(r, alpha, targets)
 
+    @property
+    def text(self) -> str:
+        """What :meth:`parse` reads, on one line."""
+        targets = f",targets={'+'.join(self.targets)}" if self.targets else ""
+        return f"r={self.r},alpha={self.alpha:g}{targets}"
+
     def config(self, base: str) -> Any:
         """Return peft's ``LoraConfig`` on the network called ``base``.
 

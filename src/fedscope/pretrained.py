@@ -6,16 +6,17 @@ into sequences of LENGTH tokens. None of these is code: what is hashed of them i
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened, suggestion
 
 NETWORK, TEXT, IMAGES = "hf", "text", "images"
-LENGTH = 128  # tokens of a sequence, unless another number is asked for
+LENGTH = 128  # tokens of a sequence, unless another number is asked for, or the network takes fewer
+_CONFIG = "config.json"
 _WEIGHTS = (
-    "config.json",
+    _CONFIG,
     "*.safetensors",
     "*.safetensors.index.json",
     "pytorch_model*.bin",
@@ -61,42 +62,109 @@ def folder(reference: str) -> Path | None:
     except ModuleNotFoundError:
         return None
     try:
-        found = try_to_load_from_cache(name(reference), "config.json")
+        found = try_to_load_from_cache(name(reference), _CONFIG)
     except HFValidationError:  # a folder that is not there
         return None
     return Path(found).parent if isinstance(found, str) else None
 
 
-def files(reference: str) -> tuple[Path, int]:
-    """Return the file or folder of data, and the tokens of a sequence.
+def sought(reference: str) -> None:
+    """Check that a pretrained network is in its folder or in the hub's cache, or that the hub has it.
+
+    The hub is asked once: its own libraries ask for every file, again and again, when it does not answer.
 
     Raises:
-        UserError: there is no such file or folder, or the length is no number from 2 up.
+        UserError: it is nowhere.
+    """
+    if folder(reference) is not None:
+        return
+    known = name(reference)
+    try:
+        from huggingface_hub import constants, get_hf_file_metadata, get_token, hf_hub_url
+        from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+    except ModuleNotFoundError:  # which whoever loads the network says
+        return
+    try:
+        if constants.HF_HUB_OFFLINE:
+            raise ConnectionError("HF_HUB_OFFLINE is set")
+        get_hf_file_metadata(hf_hub_url(known, _CONFIG), token=get_token())
+    except Exception as error:  # whatever the hub, or the way to it, makes of it
+        missing = isinstance(error, RepositoryNotFoundError | HFValidationError)
+        there = "the hub has none" if missing else f"the hub cannot give it ({shortened(error, 100)})"
+        beside = [place.name for place in _beside(Path(known)) if (place / _CONFIG).is_file()]
+        raise UserError(
+            f"--model {reference}: there is no such folder here, and {there}; if it has moved, name its new "
+            f"place: --model hf:FOLDER{suggestion(Path(known).name, beside)}"
+        ) from error
+
+
+def parts(reference: str) -> tuple[Path, int | None]:
+    """Return the file or folder that a reference to data names, and the tokens of a sequence if it says so.
+
+    Raises:
+        UserError: it names no file, or the length is no number from 2 up.
     """
     scheme, _, rest = reference.partition(":")
     path, colon, length = rest.rpartition(":")
     if not (scheme == TEXT and colon):
-        path, length = rest, str(LENGTH)
-    if not (length.isascii() and length.isdigit() and int(length) > 1):
+        path, length = rest, ""
+    if not path:
+        raise UserError(f"{reference}: there is no file or folder {path!r}")
+    if colon and scheme == TEXT and not (length.isascii() and length.isdigit() and int(length) > 1):
         raise UserError(
             f"{reference}: the length of a sequence is a number of tokens from 2 up, not {length!r}"
         )
-    if not path or not Path(path).exists():
-        raise UserError(f"{reference}: there is no file or folder {path!r}")
-    return Path(path), int(length)
+    return Path(path), int(length) if length else None
 
 
-def digest(reference: str) -> str:
-    """Return the SHA-256 of a network's weights and configuration, or of data files; "" without them."""
+def files(reference: str) -> tuple[Path, int | None]:
+    """Return the file or folder of data that is there, and the tokens of a sequence if the reference says so.
+
+    Raises:
+        UserError: there is no such file or folder, or the length is no number from 2 up.
+    """
+    path, length = parts(reference)
+    if not path.exists():
+        raise UserError(f"{reference}: there is no file or folder {str(path)!r}")
+    return path, length
+
+
+def digest(reference: str, called: str = "") -> str:
+    """Return the SHA-256 of a network's weights and configuration, or of data files; "" without them.
+
+    Data are hashed with the name of their file or folder, or as if it were ``called`` so.
+    """
     if is_network(reference):
         home = folder(reference)
         found = [] if home is None else [p for pattern in _WEIGHTS for p in home.glob(pattern)]
-        return _digest(home, found) if home and found else ""
+        return _digest({p.relative_to(home).as_posix(): p for p in found}) if home and found else ""
     try:
         path = files(reference)[0]
     except UserError:
         return ""
-    return _digest(path.parent, [p for p in path.rglob("*") if p.is_file()] if path.is_dir() else [path])
+    top = Path(called or path.name)
+    if not path.is_dir():
+        return _digest({top.as_posix(): path})
+    return _digest({(top / p.relative_to(path)).as_posix(): p for p in path.rglob("*") if p.is_file()})
+
+
+def is_copy(reference: str, original: str, recorded: str, others: Sequence[str] = ()) -> bool:
+    """Say whether a reference is to the content of ``original``, in whichever place.
+
+    Args:
+        reference: to where it is now.
+        original: what it was called when it was hashed.
+        recorded: that hash, of ``original`` and ``others`` together; "" where there is none: then data of the
+            same kind, in sequences of the same length, may be it.
+        others: what was hashed with it, and has not moved.
+    """
+    if is_network(reference) or is_network(original):
+        return is_network(reference) and bool(recorded) and digest(reference) == recorded
+    if not (is_data(reference) and reference.partition(":")[0] == original.partition(":")[0]):
+        return False
+    (_, length), (path, known) = parts(reference), parts(original)
+    now = combined([digest(reference, path.name), *map(digest, others)])
+    return length == known and recorded in ("", now)
 
 
 def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: bool) -> str:
@@ -118,9 +186,10 @@ def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: b
     if not now:
         if named and is_network(references[0]):
             return ""
+        fetch = f"; or fetch it by naming it: {mend}" if is_network(references[0]) else ""
         raise UserError(
-            f"{what} is not to be found from {Path.cwd()}; go to the folder that the run was started in, or "
-            f"fetch it by naming it: {mend}"
+            f"{what} is not to be found from {Path.cwd()}; go to the folder that the run was started in, "
+            f"or name its new place: {flag} {_moved(references, recorded)}{fetch}"
         )
     changed = (
         f"the content of {what} has changed since training ({recorded[:8] or 'unknown'} then, {now[:8]} now)"
@@ -138,13 +207,31 @@ def combined(hashes: Iterable[str]) -> str:
     return found[0] if len(found) == 1 else hashlib.sha256("".join(found).encode()).hexdigest()
 
 
-def _digest(top: Path, paths: Iterable[Path]) -> str:
+def _moved(references: tuple[str, ...], recorded: str) -> str:
+    """Return the first reference with the place that its content has beside the old one, else a blank."""
+    original, *others = references
+    kind = original.partition(":")[0]
+    if kind == NETWORK:
+        path, tail, blank = Path(name(original)), "", "FOLDER"
+        found = [place for place in _beside(path) if (place / _CONFIG).is_file()]
+    else:
+        path, length = parts(original)
+        tail, blank = f":{length}" if length else "", "PATH"
+        found = [place for place in _beside(path) if place.suffix == path.suffix != "" and place.is_file()]
+    named = (f"{kind}:{place}{tail}" for place in found)
+    return next((one for one in named if is_copy(one, original, recorded, others)), f"{kind}:{blank}{tail}")
+
+
+def _beside(path: Path) -> list[Path]:
+    return sorted(path.parent.iterdir()) if path.parent.is_dir() else []
+
+
+def _digest(named: Mapping[str, Path]) -> str:
+    """Return the SHA-256 of files, each with its name."""
     whole = hashlib.sha256()
-    for path in sorted(set(paths)):
+    for name, path in sorted(named.items(), key=lambda one: one[1]):
         stat = path.stat()
-        whole.update(
-            f"{path.relative_to(top).as_posix()} {_file(path, stat.st_mtime_ns, stat.st_size)}\n".encode()
-        )
+        whole.update(f"{name} {_file(path, stat.st_mtime_ns, stat.st_size)}\n".encode())
     return whole.hexdigest()
 
 

@@ -103,12 +103,22 @@ def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:
     ("words", "reason"),
     [
         (("hessian", "--model", "hf:nowhere", "--data", DATA), "no such folder here"),
+        (("hessian", "--model", "hf:base"), "add --data text:PATH:LENGTH or images:PATH; or name the CKPT"),
         (("hessian", "--model", "hf:base", "--data", "text:nothing.txt"), "no file or folder 'nothing.txt'"),
         (("hessian", "--model", "mine:net", "--data", DATA, "base"), "add --model hf:NAME"),
         (("hessian", "--model", "hf:base", "--data", DATA, "--data-dir", "."), "has no effect"),
-        (("train", "--model", "hf:base", "--data", "text:corpus.jsonl:64"), "fails on the first samples"),
+        (
+            ("train", "--model", "hf:base", "--data", "text:corpus.jsonl:64"),
+            "give text:corpus.jsonl:32 or fewer",
+        ),
+        (("hessian", "--model", "hf:base", "--data", "text:corpus.jsonl:64"), "at most 32 tokens"),
+        (
+            ("hessian", "base", "--data", DATA),
+            "name the pretrained network that its weights are for: --model hf:base",
+        ),
         (("train", "--model", "hf:base", "--data", DATA, "--lora", "targets=query"), "its linear layers are"),
         (("train", "--model", "hf:base", "--data", DATA, "--method", "fedlc"), "acts on classes"),
+        (("train", "--model", "hf:base", "--data", DATA, "--method", "moon"), "acts on classes"),
     ],
 )
 def test_a_mistake_is_answered_with_its_mend(

@@ -20,6 +20,8 @@ from fedscope.cli.main import call
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import known
+from fedscope.figures.surface.from_records import caption
+from fedscope.figures.text.tables import hessian_table
 from fedscope.lora import LoRA
 from fedscope.models.pretrained import adapters
 from fedscope.models.pretrained.networks import quietly
@@ -167,8 +169,11 @@ def test_the_result_has_curvature_a_landscape_and_a_folder_of_pefts(tmp_path: Pa
     on: On = {"registry": "runs", "samples": 24, "seed": 0}
     found = fedscope.measure("measured", probes=4, **on)
     assert found.record.lambda_max.value is not None
+    assert found.record.problem.lora == "r=2,alpha=8,targets=c_attn"
+    assert "model hf:base, lora r=2,alpha=8,targets=c_attn, method" in hessian_table([found.record]).notes[0]
     plane = fedscope.landscape("measured", grid=3, span=0.5, **on)
     assert torch.tensor(plane.to_dict()["loss"]).shape == (3, 3)
+    assert caption(plane.records[0]).endswith("; in the LoRA subspace r=2,alpha=8,targets=c_attn")
     for kind in ("peft", "pretrained"):
         out = str(tmp_path / kind)
         assert call(("runs", "export", "measured", "--format", kind, "--out", out, "--registry", "runs")) == 0
@@ -186,6 +191,7 @@ def test_the_result_has_curvature_a_landscape_and_a_folder_of_pefts(tmp_path: Pa
     again = fedscope.measure(
         tmp_path / "peft", model="hf:base", data=DATA, probes=4, samples=24, seed=0, batch_size=24
     )
+    assert again.record.problem.lora == found.record.problem.lora
     known, other = found.record.lambda_max, again.record.lambda_max
     assert other.value == pytest.approx(known.value, rel=1e-3)
     assert run.final.stat().st_size < 20_000
@@ -201,7 +207,9 @@ def test_a_base_that_has_changed_is_refused_and_another_place_of_it_taken(
     on: On = {"registry": "runs", "samples": 4, "split": "test"}
     before = fedscope.measure("a@0", probes=4, **on)
     (tmp_path / "base").rename(tmp_path / "moved")
-    with pytest.raises(UserError, match="hf:base is not to be found"):
+    with pytest.raises(
+        UserError, match=r"hf:base is not to be found .*new place: --model hf:moved; or fetch"
+    ):
         fedscope.load("a", **on)
     assert fedscope.load("a", **on | {"model": "hf:moved"}).info["run"] == "a"
     tiny.write_language_model(tmp_path / "base", seed=1)
@@ -212,6 +220,39 @@ def test_a_base_that_has_changed_is_refused_and_another_place_of_it_taken(
     after = fedscope.measure("b@0", probes=4, **on)
     assert after.record.checkpoint.sha256 == before.record.checkpoint.sha256
     assert after.lambda_max.value != pytest.approx(before.lambda_max.value, rel=1e-2)
+
+
+def test_a_run_is_measured_on_its_data_in_another_place_and_on_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language_model: Path
+) -> None:
+    (tmp_path / "base").symlink_to(language_model)
+    corpus = tiny.write_corpus(tmp_path / "corpus.jsonl")
+    monkeypatch.chdir(tmp_path)
+    trained("a", clients=2, rounds=1)
+    on: On = {"registry": "runs", "samples": 8, "seed": 0}
+    before = fedscope.measure("a", probes=2, **on).record
+    tiny.write_corpus(tmp_path / "other.jsonl", count=30)
+    corpus.rename(tmp_path / "moved.jsonl")
+    with pytest.raises(UserError, match=r"name its new place: --data text:moved\.jsonl:16$"):
+        fedscope.load("a", **on)
+    after = fedscope.measure("a", probes=2, **on | {"data": "text:moved.jsonl:16"}).record
+    assert (after.samples_sha256, after.lambda_max.value) == (before.samples_sha256, before.lambda_max.value)
+    assert (after.problem.dataset, after.checkpoint.run) == ("text:moved.jsonl:16", "a")
+    with pytest.raises(
+        UserError, match=r"is not what a was trained on, .* on other data, add --model hf:base"
+    ):
+        fedscope.load("a", **on | {"data": "text:other.jsonl:16"})
+    other = fedscope.measure("a", probes=2, **on | {"data": "text:other.jsonl:16", "model": "hf:base"}).record
+    assert other.samples_sha256 != before.samples_sha256
+    assert other.checkpoint.sha256 == before.checkpoint.sha256
+    assert other.problem.lora == before.problem.lora
+    tiny.write_language_model(tmp_path / "whole", seed=1)
+    now, then = digest("hf:whole")[:8], digest("hf:base")[:8]
+    for data in ({}, {"data": "text:other.jsonl:16"}):
+        with pytest.raises(
+            UserError, match=rf"hf:whole \({now}\) are not those of hf:base \({then}\), which a was"
+        ):
+            fedscope.load("a", **on | data | {"model": "hf:whole"})  # type: ignore[arg-type]
 
 
 def test_adapters_are_of_a_pretrained_network(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,7 @@ class Problem(Plain):
     population: Count | None = None
     batch_size: Count | None = None  # samples at a time; None of an older record [samples]
     model: str | None = None  # the network: of the catalogue, or MODULE:FACTORY
+    lora: str | None = None  # the adapters that alone were measured; None: all of the network
     method: str | None = None  # that the run was trained with
     dataset: str | None = None  # of the catalogue, or MODULE:FACTORY
     split: str | None = None  # ``train``, ``validation`` or ``test``; None: of the user's own data

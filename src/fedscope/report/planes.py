@@ -16,7 +16,7 @@ from fedscope.figures.axis_labels import axis_name
 from fedscope.figures.color_scale import Scale, is_percentage, shared_scale
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.surface.panels import CAMERA
-from fedscope.figures.text.labels import label, shared_name
+from fedscope.figures.text.labels import in_subspace, label, shared_name
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
@@ -139,7 +139,8 @@ def caption(record: LandscapeRecord) -> str:
     if record.marks:
         furthest = format_estimate(max(mark.distance for mark in record.marks))
         parts.append(f"{len(record.marks)} networks marked, at most {furthest} from the plane")
-    return f"{label(record.checkpoint)}, {record.problem.samples} samples: {'; '.join(parts)}."
+    said = f"{'; '.join(parts)}{in_subspace([record])}"
+    return f"{label(record.checkpoint)}, {record.problem.samples} samples: {said}."
 
 
 def _words(values: Sequence[float]) -> str:

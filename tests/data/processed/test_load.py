@@ -69,8 +69,21 @@ def test_images_are_prepared_by_the_networks_own_processor(image_model: Path, tm
     # the processor's x ↦ (x/255 − ½)/½ of noise about 50 and about 150
     means = [float(found.train.images[found.train.labels == kind].mean()) for kind in (0, 1)]
     assert means == pytest.approx([50 / 127.5 - 1, 150 / 127.5 - 1], abs=0.02)
-    with pytest.raises(UserError, match="no folder of CLASS/FILE"):
+    with pytest.raises(UserError, match="holds no images; it takes a folder of CLASS/FILE, or train/CLASS"):
         catalogue.load(f"images:{image_model}", model=f"hf:{image_model}")
+
+
+def test_sequences_are_as_long_as_the_network_takes(language_model: Path, tmp_path: Path) -> None:
+    corpus, model = tiny.write_corpus(tmp_path / "corpus.jsonl"), f"hf:{language_model}"
+    longest, usual = (
+        catalogue.load(f"text:{corpus}{length}", model=model).train.images
+        for length in (f":{tiny.POSITIONS}", "")
+    )
+    assert isinstance(longest, torch.Tensor)
+    assert isinstance(usual, torch.Tensor)
+    assert torch.equal(longest, usual)
+    with pytest.raises(UserError, match=rf"takes sequences of at most 32 tokens; give text:{corpus}:32 or"):
+        catalogue.load(f"text:{corpus}:33", model=model)
 
 
 def test_a_network_without_a_tokenizer_is_named(image_model: Path, tmp_path: Path) -> None:

@@ -2,7 +2,16 @@
 
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.federated.methods import ALIASES, METHODS
-from fedscope.figures.text.labels import PRINTED, PRINTED_DATA, data_name, label, method_name, titles
+from fedscope.figures.text.labels import (
+    PRINTED,
+    PRINTED_DATA,
+    data_name,
+    in_subspace,
+    label,
+    measured_on,
+    method_name,
+    titles,
+)
 from fedscope.records.hessian import Checkpoint
 from fedscope.records.reading import hessians
 from fedscope.reproduce.recipes.spec import names, recipe
@@ -38,6 +47,15 @@ def test_titles_are_methods_where_each_has_its_own() -> None:
     pair = hessians([curvature("a", name) for name in ("fedavg", "fedavg+man")])
     assert titles(pair) == ["FedAvg", "FedAvg+MAN"]
     assert titles([pair[0], pair[0]]) == ["a@4", "a@4"]
+
+
+def test_captions_say_in_which_subspace_of_adapters_was_measured() -> None:
+    whole = curvature("a")
+    assert "lora" not in whole["problem"]  # as in every older record
+    adapters = [whole | {"problem": whole["problem"] | {"lora": f"r={r},alpha=8"}} for r in (2, 4, 2)]
+    assert in_subspace(hessians([whole])) == ""
+    assert in_subspace(hessians(adapters)) == "; in the LoRA subspace r=2,alpha=8 or r=4,alpha=8"
+    assert measured_on(hessians([whole, adapters[0]])).endswith("; in the LoRA subspace r=2,alpha=8")
 
 
 def test_every_data_set_has_a_printed_name() -> None:

@@ -7,7 +7,8 @@ from fedscope import pretrained
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, ModelSpec
 from fedscope.errors import UserError
-from fedscope.own import DATASETS, MODELS, is_own, vouched
+from fedscope.lora import LoRA
+from fedscope.own import DATASETS, MODELS, SHOWN, digest, is_own, vouched
 
 
 def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
@@ -45,9 +46,62 @@ def names(path: Path, model: str | None, data: str | None) -> bool:
         return False
     known = info.model.classes is not None
     same = model in (None, info.model.name) or is_place(str(model), info.model)
-    return known and same and data in (None, info.data.name)
+    return known and same and (data in (None, info.data.name) or is_data_place(str(data), info))
+
+
+def check_content(path: Path, model: str | None, data: str | None) -> None:
+    """Refuse a pretrained network, or data in files, that are taken for a checkpoint's own and are not.
+
+    Raises:
+        UserError: they have another content.
+    """
+    try:
+        info = describe_checkpoint(path)[0]
+    except UserError:  # of another program
+        return
+    spec, known = info.model, info.data
+    fixed = spec.lora is not None or not data  # a whole network's weights may be measured on other data
+    if model and fixed and all(map(pretrained.is_network, (model, spec.name))) and not _is(model, info):
+        pretrained.sought(model)
+        raise UserError(
+            f"the weights of {model} ({digest(model)[:SHOWN] or 'not fetched'}) are not those of {spec.name} "
+            f"({spec.source[:SHOWN] or 'unknown'}), which {info.run} was trained on"
+        )
+    if data and not model and all(map(pretrained.is_data, (data, known.name))) and not _is(data, info):
+        pretrained.files(data)
+        now = pretrained.digest(data, pretrained.parts(known.name)[0].name)
+        raise UserError(
+            f"{data} ({now[:SHOWN]}) is not what {info.run} was trained on, {known.name} "
+            f"({known.source[:SHOWN] or 'unknown'}); to measure it on other data, add --model {spec.name}"
+        )
+
+
+def adapters_of(path: Path) -> LoRA | None:
+    """Return the adapters that a checkpoint of fedscope's holds alone, if it does."""
+    try:
+        return describe_checkpoint(path)[0].model.lora
+    except UserError:  # of another program
+        return None
+
+
+def _is(name: str, info: CheckpointInfo) -> bool:
+    return (
+        name in (info.model.name, info.data.name) or is_place(name, info.model) or is_data_place(name, info)
+    )
 
 
 def is_place(name: str, spec: ModelSpec) -> bool:
     """Say whether ``hf:NAME`` is the same pretrained network as a checkpoint's, in whichever folder."""
-    return pretrained.is_network(name) and bool(spec.source) and pretrained.digest(name) == spec.source
+    return pretrained.is_network(name) and pretrained.is_copy(name, spec.name, spec.source)
+
+
+def is_data_place(name: str, info: CheckpointInfo) -> bool:
+    """Say whether ``text:PATH`` or ``images:PATH`` is a checkpoint's data, in whichever place."""
+    return pretrained.is_data(name) and pretrained.is_copy(
+        name, info.data.name, info.data.source, others(info)
+    )
+
+
+def others(info: CheckpointInfo) -> tuple[str, ...]:
+    """Return what was hashed together with a checkpoint's data: those that it was evaluated on."""
+    return (info.settings.test_data,) if info.settings.test_data else ()

@@ -8,7 +8,7 @@ from fedscope import pretrained
 from fedscope.data.loading.datasets import Split
 from fedscope.data.processed.documents import Document, documents
 from fedscope.data.processed.pictures import pictures
-from fedscope.data.processed.sequences import tokenizer, windows
+from fedscope.data.processed.sequences import length_for, tokenizer, windows
 from fedscope.errors import UserError
 
 MOST_DOCUMENTS = 1000  # that are classes of their own, where none has a topic
@@ -39,7 +39,8 @@ def load(reference: str, test: str | None, model: str | None) -> tuple[Split, Sp
 
 
 def _text(reference: str, test: str | None, model: str) -> tuple[Split, Split | None, tuple[str, ...]]:
-    path, length = pretrained.files(reference)
+    path, asked = pretrained.files(reference)
+    length = length_for(model, asked, reference)
     found = documents(path)
     if test:
         other = documents(pretrained.files(test)[0])

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fedscope import pretrained
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened
 from fedscope.extras import needed
 
+_LAYOUT = "CLASS/FILE, or train/CLASS/FILE beside test/CLASS/FILE, or a data set of save_to_disk"
 _SAVED = ("dataset_dict.json", "state.json")
 _BATCH = 64  # images that are prepared at once
 
@@ -44,15 +45,19 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
 def _loaded(path: Path) -> Mapping[str, Any]:
     with needed("train", f"images:{path}"):
         from datasets import disable_progress_bars, load_dataset, load_from_disk
+        from PIL import Image
     disable_progress_bars()
+    saved = any((path / name).is_file() for name in _SAVED)
+    known = Image.registered_extensions()
+    if not saved and not any(file.suffix.lower() in known for file in path.rglob("*")):
+        raise UserError(f"images:{path} holds no images; it takes a folder of {_LAYOUT}")
     try:
-        if any((path / name).is_file() for name in _SAVED):
+        if saved:
             loaded: Any = load_from_disk(str(path))
         else:
             loaded = load_dataset("imagefolder", data_dir=str(path.absolute()))
     except Exception as error:  # whatever it makes of another folder
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(f"images:{path} is no folder of CLASS/FILE, or of save_to_disk: {reason}") from error
+        raise UserError(f"images:{path} is no folder of {_LAYOUT}: {shortened(error)}") from error
     parts = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     if not len(parts.get("train", ())):
         raise UserError(f"images:{path} has the splits {', '.join(parts)}; one must be train")
@@ -64,7 +69,8 @@ def _columns(features: Mapping[str, Any], path: Path) -> tuple[str, str]:
     labels = [name for name, kind in features.items() if type(kind).__name__ == "ClassLabel"]
     if len(images) != 1 or len(labels) != 1:
         raise UserError(
-            f"images:{path} needs one column of images and one of labels; it has {', '.join(features)}"
+            f"images:{path} needs one column of images and one of labels; it has {', '.join(features)}; "
+            f"a folder may be {_LAYOUT}"
         )
     return images[0], labels[0]
 
@@ -73,12 +79,13 @@ def _processor(model: str, path: Path) -> Any:
     with needed("transformers", f"images:{path}"):
         from transformers import AutoImageProcessor
         from transformers.utils import logging
+    pretrained.sought(model)
     name, level = pretrained.name(model), logging.get_verbosity()
     try:
         logging.set_verbosity_error()
         return AutoImageProcessor.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # whatever its files, or the hub, make of it
-        reason = " ".join(str(error).split())[:200]
+        reason = shortened(error)
         raise UserError(
             f"images:{path}: {name} has no image processor that can be loaded ({reason})"
         ) from error

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope import pretrained
 from fedscope.data.processed.documents import Document
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened
 from fedscope.extras import needed
 from fedscope.task_loss import IGNORED
 
@@ -23,16 +23,41 @@ def tokenizer(model: str, what: str) -> Any:
     """Return the tokenizer of the network ``hf:NAME``, for ``what``.
 
     Raises:
-        UserError: transformers is not installed, or the network has none.
+        UserError: transformers is not installed, there is no such network, or it has none.
     """
     with needed("transformers", what):
         from transformers import AutoTokenizer
+    pretrained.sought(model)
     name = pretrained.name(model)
     try:
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except Exception as error:  # whatever its files, or the hub, make of it
-        reason = " ".join(str(error).split())[:200]
+        reason = shortened(error)
         raise UserError(f"{what}: {name} has no tokenizer that can be loaded ({reason})") from error
+
+
+def length_for(model: str, asked: int | None, what: str) -> int:
+    """Return how many tokens of ``what`` make a sequence for the network ``hf:NAME``.
+
+    They are as many as ``asked``, else LENGTH or as many as it has positions for.
+
+    Raises:
+        UserError: transformers is not installed, there is no such network, or it takes no so long sequences.
+    """
+    with needed("transformers", what):
+        from transformers import AutoConfig
+    pretrained.sought(model)
+    try:
+        config: Any = AutoConfig.from_pretrained(pretrained.name(model), trust_remote_code=False)
+    except Exception as error:  # whatever its files, or the hub, make of it
+        raise UserError(f"--model {model}: {type(error).__name__}: {shortened(error)}") from error
+    most = getattr(config, "max_position_embeddings", None)
+    if not isinstance(most, int):  # positions that are relative, say
+        return asked or pretrained.LENGTH
+    if asked and asked > most:
+        fitting = f"{what.rpartition(':')[0]}:{most}"
+        raise UserError(f"{model} takes sequences of at most {most} tokens; give {fitting} or fewer")
+    return asked or min(pretrained.LENGTH, most)
 
 
 def windows(documents: Sequence[Document], tokens: Any, length: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,7 +11,7 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
-from fedscope.federated.setup.pretrained import check_pretrained
+from fedscope.federated.setup.pretrained import check_pretrained, check_text
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
@@ -78,6 +78,7 @@ def _own(
     settings: Settings, method: Method, needs: NetworkNeeds, dataset: Dataset, _resized: int | None
 ) -> tuple[ModelSpec, nn.Module]:
     name = str(settings.model)
+    check_text(method, dataset)  # which no other choice than the method's would mend
     if needs.pop("head", False):
         if settings.head:
             raise UserError(f"{name} is a network of your own, to which no head is added; leave --head out")

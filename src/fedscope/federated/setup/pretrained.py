@@ -8,12 +8,28 @@ from fedscope.federated.record.method import Method
 from fedscope.models.pretrained.networks import Seen, is_language
 
 
-def check_pretrained(model: nn.Module, method: Method, dataset: Dataset) -> None:
-    """Refuse a network that does not go with the data, or a method that needs more than its parameters.
+def check_text(method: Method, dataset: Dataset) -> None:
+    """Refuse a method that needs more than parameters, where the data are text.
 
     Raises:
-        UserError: a language model is to see images, or another network text; or the method reads classes,
-            images or activations.
+        UserError: it reads classes, images or activations.
+    """
+    reads = (
+        method.logits, method.label_counts, method.batch_transform, method.ascent_loss, method.task_terms,
+    )  # fmt: skip
+    if dataset.train.targets is not None and any(map(bool, reads)):
+        raise UserError(
+            f"{method.name} acts on classes or activations of samples, and text has tokens; choose a method "
+            "that acts on parameters, such as fedprox, scaffold, feddyn or fedsam"
+        )
+
+
+def check_pretrained(model: nn.Module, method: Method, dataset: Dataset) -> None:
+    """Refuse a network that does not go with the data, or a method that reads activations beside adapters.
+
+    Raises:
+        UserError: a language model is to see images, or another network text; or the method reads activations
+            of a network that is constant.
     """
     text = dataset.train.targets is not None
     if isinstance(model, Seen) and is_language(model) != text:
@@ -22,18 +38,6 @@ def check_pretrained(model: nn.Module, method: Method, dataset: Dataset) -> None
         )
         raise UserError(
             f"the network is {kind}, and {dataset.name} is {'' if text else 'no '}text; use --data {need}"
-        )
-    classes = bool(
-        method.logits
-        or method.label_counts
-        or method.batch_transform
-        or method.ascent_loss
-        or method.task_terms
-    )
-    if text and classes:
-        raise UserError(
-            f"{method.name} acts on classes or activations of samples, and text has tokens; choose a method "
-            "that acts on parameters, such as fedprox, scaffold, feddyn or fedsam"
         )
     if getattr(model, "lora", None) and method.taps:
         raise UserError(

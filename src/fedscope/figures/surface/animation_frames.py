@@ -10,7 +10,7 @@ from fedscope.figures.color_scale import Scale, shared_scale
 from fedscope.figures.surface.from_records import draw, read_surface
 from fedscope.figures.surface.panels import grid_of
 from fedscope.figures.surface.surfaces import Kind
-from fedscope.figures.text.labels import distinct_methods, titles
+from fedscope.figures.text.labels import distinct_methods, in_subspace, titles
 from fedscope.records.landscape import LandscapeRecord
 
 MOST_COLUMNS = 6
@@ -102,7 +102,7 @@ def _heading(film: Sequence[Frame]) -> str:
     if film[0].reached is None and first.directions_of:
         directions = _DIRECTIONS.get(first.directions, f"the {first.directions} directions")
         parts.append(f"along {directions} of round {first.directions_of.round}")
-    return f"{' '.join(parts)} ({first.problem.samples} samples)"
+    return f"{' '.join(parts)} ({first.problem.samples} samples){in_subspace([first])}"
 
 
 _DIRECTIONS = {

@@ -15,7 +15,7 @@ from fedscope.errors import UserError
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
 from fedscope.figures.surface.surfaces import Kind, landscape_figure
-from fedscope.figures.text.labels import titles
+from fedscope.figures.text.labels import in_subspace, titles
 from fedscope.records.landscape import Barrier, LandscapeRecord, Surface
 
 
@@ -74,7 +74,9 @@ def caption(record: LandscapeRecord) -> str:
         digits = [f"{value:#.3g}".rstrip(".") for value in curvature[:2]]
         values = [f"λ{_SUBSCRIPTS[i]} {text}" for i, text in enumerate(digits)]
         parts += [of + ", ".join(values)]
-    return f"{', '.join(parts)} ({record.problem.samples}\N{NO-BREAK SPACE}samples)".strip()
+    return f"{', '.join(parts)} ({record.problem.samples}\N{NO-BREAK SPACE}samples)".strip() + in_subspace(
+        [record]
+    )
 
 
 _SUBSCRIPTS = "₁₂"
@@ -86,6 +88,7 @@ def _draw_lines(
     samples = records[0].problem.samples
     same = all(record.problem.samples == samples for record in records)
     text = f"{samples} samples" if same else ""
+    text = f"{text}{in_subspace(records)}".removeprefix("; ")
     if all(surface.stderr is not None for surface in surfaces):
         text += f"{'; ' if text else ''}band: ± one standard error over samples"
     return profile_figure(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the names of axes are asked for without any record
     from fedscope.records.hessian import Checkpoint, HessianRecord
     from fedscope.records.landscape import LandscapeRecord
+    from fedscope.records.sharpness import SharpnessRecord
 
 PRINTED = {
     "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "mixup": "Mixup", "stochdepth": "StochDepth",
@@ -64,7 +65,15 @@ def measured_on(records: Sequence[HessianRecord]) -> str:
     """Return a caption with the number of samples on which Hessian records were measured."""
     numbers = sorted({record.problem.samples for record in records})
     counts = " or ".join(f"{number:,}" for number in numbers)
-    return f"measured on {counts} samples (λ_max is biased upward on few)"
+    return f"measured on {counts} samples (λ_max is biased upward on few){in_subspace(records)}"
+
+
+def in_subspace(
+    records: Sequence[HessianRecord] | Sequence[LandscapeRecord] | Sequence[SharpnessRecord],
+) -> str:
+    """Return the end of a caption that says which LoRA adapters were measured alone; "" where none were."""
+    found = list(dict.fromkeys(record.problem.lora for record in records if record.problem.lora))
+    return f"; in the LoRA subspace {' or '.join(found)}" if found else ""
 
 
 def family(name: str, names: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.labels import label
+from fedscope.figures.text.labels import in_subspace, label
 from fedscope.figures.text.tables import ABSENT, Table
 from fedscope.records.sharpness import Against, Correlation, Gap, Sharpness, SharpnessRecord
 
@@ -66,7 +66,8 @@ def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
         tuple(rows),
         (
             "± standard error over the draws ± over the samples; 0 where nothing is drawn",
-            f"{problem.samples:,} samples, seed {problem.seed}; worst cases are lower bounds, by a search",
+            f"{problem.samples:,} samples, seed {problem.seed}; worst cases are lower bounds, by a search"
+            f"{in_subspace(records)}",
             *([UNBOUNDED_NOTE] if any(UNBOUNDED in row for row in rows) else []),
         ),
     )

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedscope import extras
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened
 from fedscope.lora import CONFIG, EXTRA, PREFIX, WEIGHTS, LoRA
 from fedscope.models.pretrained.networks import Seen, is_language, load, quietly
 
@@ -60,7 +60,7 @@ def from_folder(reference: str, path: Path) -> Seen:
     try:
         model.load_state_dict({name.removeprefix(PREFIX): tensor.float() for name, tensor in state.items()})
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
+        reason = shortened(error)
         raise UserError(f"the adapters of {path} are not those of {reference}: {reason}") from error
     return model
 
@@ -87,7 +87,7 @@ def _injected(base: Seen, config: Any, what: str) -> Seen:
             whole: nn.Module = inject_adapter_in_model(config, base.whole)
     except ValueError as error:
         linear = {name.rpartition(".")[2] for name, part in base.whole.named_modules() if _is_linear(part)}
-        reason = " ".join(str(error).split())[:200]
+        reason = shortened(error)
         raise UserError(f"{what}: {reason}; its linear layers are {', '.join(sorted(linear))}") from error
     seen = dict[str, nn.Module]()
     for name, module in whole.named_modules():

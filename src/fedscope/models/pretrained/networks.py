@@ -7,14 +7,13 @@ second derivative. Weights are float32, tied weights stay tied, and no code of t
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fedscope import extras, pretrained
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened
 from fedscope.lora import EXTRA, LoRA
 
 
@@ -91,6 +90,7 @@ def _loaded(reference: str) -> Any:
     name = pretrained.name(reference)
     with extras.needed(EXTRA, f"--model {reference}"):
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
+    pretrained.sought(reference)
     try:
         with quietly():
             config = AutoConfig.from_pretrained(name, trust_remote_code=False)
@@ -101,11 +101,7 @@ def _loaded(reference: str) -> Any:
                 name, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
             )
     except Exception as error:  # whatever its files, or the hub, make of it
-        reason = " ".join(str(error).split())[:300]
-        where = (
-            "" if Path(name).is_dir() else "; there is no such folder here, and the hub may not be reachable"
-        )
-        raise UserError(f"--model {reference}: {type(error).__name__}: {reason}{where}") from error
+        raise UserError(f"--model {reference}: {type(error).__name__}: {shortened(error)}") from error
     model.config.use_cache = False
     return model.eval()
 

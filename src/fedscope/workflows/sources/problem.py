@@ -15,19 +15,23 @@ from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.owned import data_note, names, network_note
+from fedscope.checkpoints.registry.owned import adapters_of, check_content, data_note, names, network_note
 from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.errors import UserError
+from fedscope.errors import UserError, shortened
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
+from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.models.pretrained import adapters
 from fedscope.pretrained import is_data, is_network
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
+
+_NETWORK = "--model MODULE:FACTORY or hf:FOLDER for the network"
+_SAMPLES = "--data MODULE:FACTORY, text:PATH or images:PATH for its samples"
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,10 @@ class Problem:
     @cached_property
     def description(self) -> dict[str, object]:
         """Network, data and precision, for a result's ``problem`` entry."""
-        own = self.source
+        own, lora = self.source, getattr(self.model, "lora", None)
         return {
             "model": self.info.model.name if self.info else own.model,
+            **({"lora": lora.text} if isinstance(lora, LoRA) else {}),
             "method": self.method,
             "dataset": self.info.data.name if self.info else own.data,
             **({"loss": own.loss} if own.loss else {}),
@@ -112,10 +117,13 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     if not source.loss and all(names(path, source.model, source.data) for path in paths):
         named = replace(source, model=None, data=None, named=(source.model, source.data))
         return [_registered(path, named) for path in paths]
-    if not (source.model and source.data):
+    for path in paths:
+        check_content(path, source.model, source.data)
+    lacking = [flag for flag, given in ((_NETWORK, source.model), (_SAMPLES, source.data)) if not given]
+    if lacking:
         raise UserError(
-            "--model and --data go together, with --loss if it is not cross-entropy: MODULE:FACTORY for the "
-            "network and for its batches"
+            "--model and --data go together, with --loss if it is not cross-entropy: add "
+            f"{' and '.join(lacking)}"
         )
     data = own_data(source)
     return [_own(path, source, data) for path in paths]
@@ -125,6 +133,7 @@ def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
     checkpoint = replace(checkpoint, info=source.placed(checkpoint.info))
     _check_known(checkpoint)
+    network_note(checkpoint.info, source.named)  # its tokenizer may prepare the data
     data = data_of(path, checkpoint.info, source)
     rows = data.used[draw(len(data.used), source)]
     batches = data.batches(checkpoint.info, source, rows, population=len(data.used))
@@ -159,7 +168,7 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        reason = " ".join(str(error).split("\n", 2)[1].split())[:200]
+        reason = shortened(str(error).split("\n", 2)[1])
         raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
     return model.to(source.device, source.dtype).eval()
 
@@ -214,7 +223,8 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
         adapted = adapters.from_folder(str(source.model), path)
         sha256 = content_hash(adapted.state_dict())
         return adapted.to(source.device, source.dtype), (f"adapters on {source.model}",), sha256
-    model = own.network(str(source.model))
+    lora = adapters_of(path) if is_network(str(source.model)) else None
+    model = own.network(str(source.model), torch.Generator() if lora else None, lora)
     fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
     return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
 

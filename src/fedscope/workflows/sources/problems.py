@@ -81,14 +81,35 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     """
     if targets.model and reference is not None and Path(reference).exists():
         return Path(reference)
-    return Registry(targets.registry).resolve(reference)
+    registry = Registry(targets.registry)
+    if (
+        reference
+        and targets.data
+        and Path(reference).is_dir()
+        and not layout.is_run(registry.root / reference)
+    ):
+        network = reference if (Path(reference) / "config.json").is_file() else "FOLDER"
+        raise UserError(
+            f"{reference} is a folder, not a run of the registry {registry.root}; name the pretrained "
+            f"network that its weights are for: --model hf:{network}"
+        )
+    return registry.resolve(reference)
 
 
 def _pretrained(targets: Targets) -> tuple[str, ...]:
-    """Return the folder of the pretrained network that is named alone, without a checkpoint."""
+    """Return the folder of the pretrained network that is named alone, without a checkpoint.
+
+    Raises:
+        UserError: it is not to be had; or there is no data, and the newest run is not what was meant.
+    """
     model = str(targets.model)
-    if not (targets.data and is_network(model)):
+    if not is_network(model):
         return ()
+    if not targets.data:
+        raise UserError(
+            f"--model {model} is measured with the weights of its folder on data of yours: add --data "
+            "text:PATH:LENGTH or images:PATH; or name the CKPT that is based on it"
+        )
     if folder(model) is None:
         network(model)  # fetches it from the hub
     return (str(folder(model)),)

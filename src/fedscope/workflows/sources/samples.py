@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.checkpoints.registry.owned import data_note, is_place
+from fedscope.checkpoints.registry.owned import data_note, is_data_place, is_place, others
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
 from fedscope.choices import SplitName
@@ -23,7 +23,7 @@ from fedscope.data.partition.shift import run_maps
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.own import is_own
+from fedscope.own import digest, is_own
 from fedscope.streams import torch_stream
 
 MOST = 128  # samples of a batch, unless another number is asked for
@@ -58,9 +58,15 @@ class Source:
         return self.batch_size or min(MOST, most)
 
     def placed(self, info: CheckpointInfo) -> CheckpointInfo:
-        """Return the description with the place that the user has named of its pretrained network, if any."""
-        named = next((name for name in self.named if name and is_place(name, info.model)), info.model.name)
-        return info.model_copy(update={"model": info.model.model_copy(update={"name": named})})
+        """Return the description with the places that the user has named of pretrained network and data."""
+        named = tuple(filter(None, self.named))
+        model = next((name for name in named if is_place(name, info.model)), info.model.name)
+        spec = info.model.model_copy(update={"name": model})
+        data = next((name for name in named if is_data_place(name, info)), info.data.name)
+        if data == info.data.name:
+            return info.model_copy(update={"model": spec})
+        there = {"name": data, "source": digest(data, *others(info))}  # a hash has the file's name in it
+        return info.model_copy(update={"model": spec, "data": info.data.model_copy(update=there)})
 
 
 @dataclass(frozen=True)
