@@ -28,11 +28,14 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
         yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)
-    if warm := sum(record.converged is True and record.lambda_max.certified is False for record in found):
+    warm = [r for r in found if r.converged is True and r.lambda_max.certified is False]
+    if warm:
+        steps = all(record.checkpoint.step is not None for record in warm)
+        before, name = ("step", "RUN@ROUND:clientK:stepS") if steps else ("round", "RUN@ROUND")
         yield (
             "note",
-            f"λ_max of {warm} of {len(found)} began at the eigenvectors of the round before: its residual is "
-            "known, that it is the largest is not certified; name RUN@ROUND for that",
+            f"λ_max of {len(warm)} of {len(found)} began at the eigenvectors of the {before} before: its "
+            f"residual is known, that it is the largest is not certified; name {name} for that",
         )
     if len(found) > 1:
         yield from _compared(found)
