@@ -233,9 +233,8 @@ def test_networks_of_ones_own(landscape: Any, fedscope: Command, tmp_path: Path)
 
 
 def test_local_steps_need_no_upload_and_an_upload_says_how_to_keep_it(fedscope: Command) -> None:
-    made = fedscope(
-        *"train --name inside --rounds 2 --clients 2 --local-steps 4 --keep-steps 2:0:1 --threads 1".split()
-    )
+    line = "train --name inside --rounds 2 --clients 2 --local-steps 4 --keep-steps 2:0:1 --threads 1"
+    made = fedscope(*line.split())
     assert made.code == 0, made.err
     small = ("--samples", "32", "--threads", "1")
     measured = fedscope(

@@ -41,7 +41,11 @@ def test_steps_are_named_client_by_client(run: Run) -> None:
     ("checkpoint", "text", "words"),
     [
         ("run@2:client0", "1:5:2", "no model of local step 1, it has 2, 4, 6; .*--keep-steps 1:0:2`"),
-        ("run@1:client0", "all", "no model inside .* run@1:client0 was kept; .*`fedscope train --keep-steps 1:0:1`"),
+        (
+            "run@1:client0",
+            "all",
+            "no model inside .* run@1:client0 was kept; .*`fedscope train --keep-steps 1:0:1`",
+        ),
         ("run@2:client0", "5", "--local-steps takes FIRST:LAST:STEP"),
         ("run@2:client0", "2:3:2", "2 to 500 local steps"),
         ("run@2", "all", "give RUN@ROUND:clientK, not run@2"),
@@ -95,10 +99,10 @@ def test_a_way_starts_at_the_model_of_the_round_before_where_no_anchor_was_kept(
     ((_, way),) = slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)
     assert way
     assert tuple(way.networks.labels) == ("start", "step 2", "step 4", "step 6")
-    assert [path.name for path in way.paths][0] == "round-0001.pt"
+    assert way.paths[0].name == "round-0001.pt"
 
 
 def test_too_few_models_for_a_plane_are_refused(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_steps": "5:0:2"})
-    with pytest.raises(UserError, match="has 1 models from its start .*--save-clients all"):
+    with pytest.raises(UserError, match=r"has 1 models from its start .*--save-clients all"):
         slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)

@@ -107,6 +107,6 @@ def _no_upload(run: Run, round: int, client: int) -> str:
     last = f"; @client{client} is the last of this client" if run.client(client).is_file() else ""
     inside = f"; of its local steps it has {which}:step{steps[0]} to step{steps[-1]}" if steps else ""
     return (
-        f"run {run.name!r} holds no {which}; it has {', '.join(there) or 'no upload'} of round {round}{inside}: "
-        f"those of every round are kept under `fedscope train --save-clients all`{last}"
+        f"run {run.name!r} holds no {which}; it has {', '.join(there) or 'no upload'} of round "
+        f"{round}{inside}: those of every round are kept under `fedscope train --save-clients all`{last}"
     )
