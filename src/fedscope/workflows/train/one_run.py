@@ -114,8 +114,8 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
         reporter.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
     if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
         reporter.note(
-            f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps in a "
-            "round"
+            f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps "
+            "in a round"
         )
 
 
