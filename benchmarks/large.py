@@ -1,6 +1,6 @@
 """Networks of 21 to 124 million parameters on one machine: what a measurement takes, ours and the peers'.
 
-    python benchmarks/large.py --json benchmarks/large.json [--job NAME]… [--data-dir DIR] [--peers PYTHON]
+    python benchmarks/large.py --json FILE [--job NAME]… [--data-dir DIR] [--threads N] [--peers PYTHON]
 
 Every job is a process of its own, whose largest resident size the system tells when it ends (``plan.py``).
 ``--peers`` is a Python with PyHessian, hessian-eigenthings, curvlinops and transformers: each then looks for
@@ -29,19 +29,19 @@ JOBS = {  # what large_jobs.py makes, then arguments of ``fedscope hessian``
 PEERS = ("pyhessian", "hessian-eigenthings", "curvlinops")
 
 
-def measured(name: str, data_dir: Path | None) -> dict[str, Any]:
+def measured(name: str, data_dir: Path | None, threads: str) -> dict[str, Any]:
     """Return what our measurement found and took."""
     made, options = JOBS[name]
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         own = [str(data_dir.resolve())] if data_dir and made == "vit" else []
         child([str(HERE / "large_jobs.py"), made, ".", *own], folder)
-        given = [*options, "--threads", "1", "--recompute", "--json", "record.json"]
+        given = [*options, "--threads", threads, "--recompute", "--json", "record.json"]
         peak = child(["-m", "fedscope", "hessian", *given], folder)
         record = json.loads((folder / "record.json").read_text())
     value, trace = record["lambda_max"], record["trace"]
     return {
-        "command": " ".join(("fedscope", "hessian", *options, "--threads", "1")),
+        "command": " ".join(("fedscope", "hessian", *options, "--threads", threads)),
         "parameters": record["parameters"],
         "samples": record["samples"],
         "lambda_max": value,
@@ -72,10 +72,11 @@ def main() -> None:
     parser.add_argument("--job", action="append", choices=[*JOBS, *PEERS])
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--peers", default="")
+    parser.add_argument("--threads", default="1")
     given = parser.parse_args()
     found = json.loads(given.json.read_text())["jobs"] if given.json.exists() else {}
     for name in given.job or [*JOBS, *(PEERS if given.peers else ())]:
-        one = peer(name, given.peers) if name in PEERS else measured(name, given.data_dir)
+        one = peer(name, given.peers) if name in PEERS else measured(name, given.data_dir, given.threads)
         found[name] = {**one, "machine": machine.record(None)}
         print(name, json.dumps(one), flush=True)
         content = {"schema": "fedscope/benchmark-large/1", "jobs": found}

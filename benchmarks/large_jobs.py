@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-WORDS, SEQUENCES, LENGTH = 50257, 4, 256
+WORDS, SEQUENCES, LENGTH = 50257, 2, 256
 IMAGES, STEPS = 128, 20
 
 

@@ -19,7 +19,7 @@ import torch
 from fedscope.errors import UserError
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-LIMIT = 2**28  # bytes; larger blocks would leave holes in the heap that nothing of another size fits
+LIMIT = 2**27  # bytes; larger blocks would leave holes in the heap that nothing of another size fits
 
 
 def set_up(device: torch.device, threads: int, place: int = 0) -> None:

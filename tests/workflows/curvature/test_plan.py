@@ -136,7 +136,8 @@ def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None
     assert restarted.storage.half
     assert restarted.rows is not None
     assert 22 <= restarted.rows < 64
-    fewer = _chosen(6, free=2 * 41 * 4 * BIG.n, monkeypatch=monkeypatch)  # rows that the disk has room for
+    room = 2 * (41 + BIG.batches) * 4 * BIG.n  # for two bases, and the batches' products
+    fewer = _chosen(6, free=room, monkeypatch=monkeypatch)
     assert (fewer.storage.place, fewer.rows) == ("file", 41 - 1 - 9)
     exact = _chosen(7, free=0, tol=1e-5, monkeypatch=monkeypatch)  # which half precision does not reach
     assert not exact.storage.half
@@ -147,6 +148,16 @@ def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None
         assert found.storage.capacity == found.rows + 1
         taken = GIB // 2 + 8 * BIG.n + found.graphs + BIG.basis(found.rows, found.storage)
         assert taken + max(BIG.step(), BIG.probes(found.block or 1)) <= 32 * GIB
+
+
+@pytest.mark.parametrize(("tol", "half"), [(1e-2, True), (1e-5, False)])
+def test_a_file_that_no_memory_holds_is_in_half_precision(
+    tol: float, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 rows of 60 million numbers take 14 GiB, which would be read from the disk in every step."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1e15}))
+    found = fitting(10 * GIB, GIB, Vectors(60_000_000, 4, 4), pairs=1, tol=tol)
+    assert (found.storage.place, found.storage.half, found.rows) == ("file", half, 64)
 
 
 def test_processes_share_a_basis_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:

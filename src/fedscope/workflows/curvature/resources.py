@@ -28,6 +28,7 @@ _LONG = 1 << 31  # parameters times samples
 _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
 _WIDE = 8  # bytes of a float64
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
+_CACHED = 8 << 30  # bytes of a basis in a file that the system keeps in memory as well; half is read sooner
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
 
@@ -139,8 +140,10 @@ def _storage(
     if vectors.basis(rows, replace(plain, capacity=rows + 1)) <= room:
         return plain, rows
     if plain.group is None:
-        file = replace(plain, place="file")
-        on_disk = shutil.disk_usage(file.directory).free // 2 // (n * d) - 1 - _BESIDE  # of two bases
+        large = n * d * rows > _CACHED and tol >= HALF_TOL
+        file = replace(plain, place="file", half=large)
+        free = shutil.disk_usage(file.directory).free // 2 - vectors.batches * n * d  # for one of two bases
+        on_disk = free // (n * file.itemsize_of(d)) - 1 - _BESIDE
         if vectors.basis(rows, file) <= room and on_disk >= least:
             return file, min(rows, on_disk)
     kept = replace(plain, half=tol >= HALF_TOL)

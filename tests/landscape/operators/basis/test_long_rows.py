@@ -9,7 +9,7 @@ from torch import nn
 from fedscope.choices import MIN_PROBES
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 from fedscope.landscape.spectral.hutchinson_trace import _Run
 from fedscope.landscape.spectral.results import Eigenpairs, Trace
 
@@ -66,6 +66,25 @@ def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian]) -> No
     assert torch.equal(memory.values, file.values)
     assert torch.equal(memory.vectors, file.vectors)
     assert in_memory.samples == in_file.samples
+
+
+@pytest.mark.usefixtures("short_pieces")
+def test_a_file_is_read_once_for_all_batches(
+    operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, read, numbers = operator(), Room.read, 0
+
+    def counted(room: Room, part: int, rows: slice, columns: slice) -> torch.Tensor:
+        nonlocal numbers
+        numbers += (rows.stop - rows.start) * (columns.stop - columns.start) if rows.stop else 0
+        return read(room, part, rows, columns)
+
+    monkeypatch.setattr(Room, "read", counted)
+    found = top_eigenpairs(own, by_sample=False, storage=BasisStorage("file"))
+    steps, signs = found.matvecs, 8
+    rows = sum(signs + m + 1 for m in range(steps))
+    assert len(own.weights or ()) == 6  # the projections of their products, two turns of orthogonalising
+    assert own.shape[0] * rows < numbers < 4 * own.shape[0] * rows
 
 
 def test_a_basis_that_may_not_grow_keeps_no_probes(

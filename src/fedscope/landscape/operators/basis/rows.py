@@ -15,12 +15,13 @@ Symbols: m rows, n coordinates, s fixed rows before them, M = L⁻¹.
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
 
 class Rows:
@@ -50,6 +51,7 @@ class Rows:
         self.fixed = self._filled = len(before)
         self._kept = Kept(n, dtype, device, self.storage, self.fixed + (self.storage.capacity or 1))
         self.shards = self._kept.shards
+        self._waiting: Waiting | None = None
         self._mix: Tensor | None = None  # M, where it is not 1
         if self.storage.half:
             self._mix = torch.zeros(0, 0, dtype=torch.float64, device=device)
@@ -112,14 +114,20 @@ class Rows:
         row, m = self._filled, len(self)
         self._kept.release()  # what a product with the whole basis has read
         self._kept.grow(row, self.fixed + min(2 * m, self.n))
-        unit = vector / self.shards.norm(vector)
-        self._kept.write(row, unit)
+        norm = self.shards.norm(vector)
+        self._kept.write(row, vector / norm)
         self._filled += 1
         if self._mix is None:
             return 0.0
-        kept = self._kept.row(row).double()
-        changed, square = self.shards.norm(kept - unit), self.shards.norm(kept) ** 2
-        inner = self._mixed(self._inner(m, kept)) if m else kept.new_zeros(0)
+
+        def squares() -> Iterator[Tensor]:
+            for columns, (piece,) in self._kept.pieces(row, row + 1):
+                wide = piece.double()
+                yield torch.stack([(wide - vector[columns] / norm).square().sum(), wide.square().sum()])
+
+        lost, square = self.shards.total(squares()).tolist()
+        changed = math.sqrt(lost)
+        inner = self._mixed(self._inner(m, self._kept.row(row))) if m else self._mix.new_zeros(0)
         length = math.sqrt(square - float(inner @ inner))
         mix = torch.zeros(m + 1, m + 1, dtype=torch.float64, device=self.device)
         mix[:m, :m], mix[m, :m], mix[m, m] = self._mix, -(inner @ self._mix) / length, 1 / length
@@ -129,12 +137,12 @@ class Rows:
     def orthogonalised(
         self, count: int, vector: Tensor, guess: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return what the first rows take of a local float64 vector, (count,), and what is left of it.
+        """Return what the first rows take of a local vector, (count,), and what is left of it, in float64.
 
         In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
         second round measures what the first left, so that the first one's coefficients need only be a guess.
         """
-        dtype, vector = self.dtype, vector.clone()
+        dtype, vector = self.dtype, vector.to(torch.float64, copy=True)
         first = (self._mixed(self._inner(count, vector)) if guess is None else guess).to(dtype)
         kept = self._unmixed(first)
 
@@ -157,14 +165,23 @@ class Rows:
             found[:, columns] = (wide @ piece.double()).to(self.dtype)
         return self.shards.whole(found)
 
-    def seen(self, count: int, local: Tensor) -> Tensor:
+    def seen(self, count: int, local: "Tensor | Waiting") -> Tensor:
         """Return the inner products (s + count, k) of the fixed and the first rows with k vectors, float64.
 
-        Products are in the rows' dtype, that of the local vectors (k, …).
+        Products are in the rows' dtype, that of the local vectors (k, …), and the same however many vectors
+        come together.
         """
         pieces = self._kept.pieces(0, self.fixed + count)
-        found = self.shards.total(piece @ local[:, columns].T for columns, piece in pieces)
+        found = self.shards.total(
+            torch.stack([piece @ vector for vector in local[:, columns]], 1) for columns, piece in pieces
+        )
         return torch.cat([found[: self.fixed], self._mixed(found[self.fixed :])])
+
+    def waiting(self, count: int) -> "Waiting":
+        """Return room for so many vectors, kept where the rows are, in their dtype."""
+        if self._waiting is None or len(self._waiting) != count:
+            self._waiting = Waiting(count, self)
+        return self._waiting
 
     def take_out(self, count: int, local: Tensor) -> None:
         """Subtract from k local vectors (k, …), in place, what the first rows have of them."""
@@ -240,3 +257,22 @@ class Rows:
         self._mix = torch.linalg.solve_triangular(torch.linalg.cholesky(gram), eye, upper=False)
         change = self._mix - eye
         return (change @ gram * change).sum(1).clamp(min=0).sqrt().cpu()
+
+
+class Waiting:
+    """Vectors (k, n) in the storage of rows that wait to be seen together, so that these are read once."""
+
+    def __init__(self, count: int, rows: Rows) -> None:
+        storage = replace(rows.storage, half=False)
+        self._count, self._room = count, Room((1, count, rows.n), storage, rows.dtype, rows.device)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def set(self, first: int, vectors: Tensor) -> None:
+        """Set some of the vectors, (m, n)."""
+        self._room.write(0, slice(first, first + len(vectors)), slice(None), vectors)
+
+    def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
+        """Return the numbers of some vectors in some columns."""
+        return self._room.read(0, *part)

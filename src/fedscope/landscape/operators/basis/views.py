@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.basis.kept import Pieces
-from fedscope.landscape.operators.basis.rows import Rows
+from fedscope.landscape.operators.basis.rows import Rows, Waiting
 from fedscope.landscape.operators.basis.shards import Whole
 
 Image = Callable[[Tensor], Tensor]
@@ -106,10 +106,17 @@ class Onto:
         both = image if before is None else (lambda vectors: before(image(vectors)))
         return Onto(self._rows, self._count, fixed=self._fixed, image=both)
 
-    def seen(self, local: Tensor) -> Tensor:
+    def seen(self, local: Tensor | Waiting) -> Tensor:
         """Return the inner products (r, k) with the local coordinates of k vectors, in float64; no map."""
-        found = self._rows.seen(self._count, local.to(self._rows.dtype))
+        if isinstance(local, Tensor):
+            local = local.to(self._rows.dtype)
+        found = self._rows.seen(self._count, local)
         return found if self._fixed else found[self._rows.fixed :]
+
+    def waiting(self, count: int) -> Waiting | None:
+        """Return room for so many vectors that wait, where the rows are in a file and no map is between."""
+        in_file = self._rows.storage.place == "file" and not self.shards.shared and self.image is None
+        return self._rows.waiting(count) if in_file else None
 
     def columns(self, count: int) -> Tensor:
         """Return about so many columns of this process' rows, as they are kept, to tell bases apart."""

@@ -92,18 +92,24 @@ class BatchMean(Operator):
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
-        some_at_a_time = max(1, IMAGES // (rows.numel() * rows.itemsize))
+        waiting = onto.waiting(count * len(rows)) if isinstance(onto, Onto) else None
+        some_at_a_time = count if waiting else max(1, IMAGES // (rows.numel() * rows.itemsize))
         for first in range(0, count, some_at_a_time):
             together, images = range(first, min(first + some_at_a_time, count)), []
             for b in together:
                 products = self._shaped(b, products_of(b, rows), rows)
                 totals.add_(products, alpha=self._counts[b] / sum(self._counts))
                 forms[:, b] = _inner(rows, products)
-                if onto is not None:
+                if waiting:
+                    waiting.set(b * len(rows), products)
+                elif onto is not None:
                     images.append(products.to(self.dtype))
                 del products
             if onto is not None and projections is not None:
-                inner = (onto @ (torch.cat(images) if len(images) > 1 else images[0]).T).T.double()
+                if waiting and isinstance(onto, Onto):
+                    inner = onto.seen(waiting).T
+                else:
+                    inner = (onto @ (torch.cat(images) if len(images) > 1 else images[0]).T).T.double()
                 projections[:, list(together)] = inner.view(len(together), len(rows), -1).transpose(0, 1)
         return totals, forms, projections
 

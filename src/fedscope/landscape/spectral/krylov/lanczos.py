@@ -200,7 +200,7 @@ class Lanczos:
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
         guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
-        local = self._rows.shards.local(product.vector.double())
+        local = self._rows.shards.local(product.vector)
         column, remainder = self._rows.orthogonalised(m + 1, local, guess)
         beta, size = self._rows.shards.norm(remainder), float(column.norm())
         self.finite = math.isfinite(size) and math.isfinite(beta)
