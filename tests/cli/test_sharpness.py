@@ -7,19 +7,39 @@ import pytest
 from fedscope.figures.provenance import read_record
 from tests.cli.conftest import Command
 
-FEW = ("--samples", "32", "--batch-size", "8", "--threads", "1", "--pairs", "2")
+FEW = ("--samples", "32", "--batch-size", "8", "--threads", "1")
+PAIRS = ("--pairs", "2")
 
 
 def test_a_table_a_record_and_a_picture(fedscope: Command) -> None:
     done = fedscope(
-        "sharpness", "tiny", *FEW, "--only", "average_l2, sam", "--only", "low-pass", "--json", "a.json"
+        "sharpness",
+        "tiny",
+        *FEW,
+        *PAIRS,
+        "--only",
+        "average_l2, sam",
+        "--only",
+        "low-pass",
+        "--json",
+        "a.json",
     )
     assert done.code == 0, done.err
     assert "average ℓ₂" in done.out
     assert "SAM step" in done.out
     assert "low-pass" in done.out
     again = fedscope(
-        "sharpness", "tiny@0", "tiny", *FEW, "--only", "average_l2", "--json", "-", "--figure", "a.png"
+        "sharpness",
+        "tiny@0",
+        "tiny",
+        *FEW,
+        *PAIRS,
+        "--only",
+        "average_l2",
+        "--json",
+        "-",
+        "--figure",
+        "a.png",
     )
     assert again.code == 0, again.err
     first, second = again.json

@@ -230,3 +230,28 @@ def test_networks_of_ones_own(landscape: Any, fedscope: Command, tmp_path: Path)
     assert [mark["label"] for mark in record["marks"]] == ["w0", "w1"]
     done = fedscope("plot-landscape", "w0.pt", "w2.pt", "--directions", "line", *own)
     assert (done.code, "w2.pt: the networks differ in 2.bias, a frozen parameter" in done.err) == (2, True)
+
+
+def test_local_steps_need_no_upload_and_an_upload_says_how_to_keep_it(fedscope: Command) -> None:
+    line = "train --name inside --rounds 2 --clients 2 --local-steps 4 --keep-steps 2:0:1 --threads 1"
+    made = fedscope(*line.split())
+    assert made.code == 0, made.err
+    small = ("--samples", "32", "--threads", "1")
+    measured = fedscope(
+        "hessian", "inside@1:client0", "--local-steps", "all", "--top-k", "1", "--probes", "2", *small
+    )
+    assert measured.code == 0, measured.err
+    assert "name RUN@ROUND:clientK:stepS for that" in measured.err
+    sharp = fedscope("sharpness", "inside@1:client0", "--local-steps", "all", "--only", "fisher_rao", *small)
+    assert sharp.code == 0, sharp.err
+    drawn = fedscope("plot-landscape", "inside@1:client0", "--directions", "pca", "--grid", "3", *small)
+    assert drawn.code == 0, drawn.err
+    asked = fedscope("hessian", "inside@1:client0")
+    assert asked.code == 2
+    assert "holds no @1:client0" in asked.err
+    assert "@1:client0:step2" in asked.err
+    assert "--save-clients all" in asked.err
+    none = fedscope("hessian", "inside@2:client0", "--local-steps", "all")
+    assert none.code == 2
+    assert "no model inside the local training of inside@2:client0 was kept" in none.err
+    assert "--keep-steps 1:0:2" in none.err

@@ -19,11 +19,25 @@ class Quantity:
     label: str  # of its axis
     unit: str  # empty: none
     meaning: str
+    error: str = ""  # the field of its standard error; none: it has none
+
+    @property
+    def error_name(self) -> str:
+        """The name of its standard error in records."""
+        return f"{self.name}_stderr"
 
     def at(self, round: "Round") -> float | None:
         """Return the quantity in a round; None where it was not recorded, or is not defined."""
+        return self._read(self.field, round)
+
+    def error_at(self, round: "Round") -> float | None:
+        """Return its standard error in a round; None where it has none, or it was not recorded."""
+        return self._read(self.error, round) if self.error else None
+
+    @staticmethod
+    def _read(field: str, round: "Round") -> float | None:
         value: Any = round.diagnostics
-        for part in self.field.split("."):
+        for part in field.split("."):
             value = None if value is None else getattr(value, part)
         if isinstance(value, list):
             return min((one for one in value if one is not None), default=None)
@@ -90,7 +104,7 @@ QUANTITIES = (
     ),
     Quantity(
         "trace", "probes", "curvature.trace", "trace", "loss/w²",
-        "trace of the Hessian, under `--probe-curvature`",
+        "trace of the Hessian, under `--probe-curvature`", "curvature.trace_stderr",
     ),
 )  # fmt: skip
 """Every curve, in the order in which they are drawn and tabulated."""

@@ -127,6 +127,7 @@ def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]
 
 def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
     columns = {one.name: [one.at(line) for line in metrics] for one in QUANTITIES}
+    columns |= {one.error_name: [one.error_at(line) for line in metrics] for one in QUANTITIES}
     return {name: column for name, column in columns.items() if any(value is not None for value in column)}
 
 

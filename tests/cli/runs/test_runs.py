@@ -122,7 +122,12 @@ def test_the_clients_alone_are_deleted(fedscope: Command, run: Run, tmp_path: Pa
     done = fedscope(*called)
     assert (done.code, f"the clients of {run.name} needs" in done.err, len(copy.clients())) == (2, True, 3)
     assert fedscope(*called, "--yes").out == f"deleted 4 clients' models of {run.name}\n"
-    assert fedscope(*called, "--yes").out == f"deleted 0 clients' models of {run.name}\n"
+    again = fedscope(*called, "--yes")
+    assert (again.code, again.err) == (
+        2, f"Error: {run.name}: there are no clients' models, so that nothing was deleted\n",
+    )  # fmt: skip
+    steps = fedscope("runs", "delete", run.name, "--local-steps", "--yes", "--registry", str(tmp_path))
+    assert (steps.code, "there are no models of local steps" in steps.err) == (2, True)
     assert "clients' models" in fedscope("runs", "show", run.name, "--registry", str(tmp_path)).out
     assert (copy.clients(), notes.read_text(), kept.parents[1].exists()) == ([], "mine", False)
     assert (copy.final.is_file(), copy.metrics()) == (True, run.metrics())

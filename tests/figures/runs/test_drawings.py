@@ -230,6 +230,16 @@ def test_seeds_share_the_rounds_in_which_all_have_a_quantity() -> None:
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([2, 4], [3, 5])  # type: ignore[arg-type]
 
 
+def test_the_trace_of_one_run_has_the_band_of_its_standard_error() -> None:
+    one = recorded(trace=[10, None, 12, 14], trace_stderr=[1, None, 2, 3])
+    drawn = draw([one], "probes")
+    (band,) = drawn.axes[1].collections
+    corners = {tuple(corner) for path in band.get_paths() for corner in np.asarray(path.vertices).tolist()}
+    assert {(1, 9), (1, 11), (3, 10), (3, 14), (4, 11), (4, 17)} <= corners
+    assert any("± one standard error over the probes" in text.get_text() for text in drawn.texts)
+    assert not draw([recorded(drift=[4, 3, 2, 1])], "drift").axes[1].collections
+
+
 def test_a_run_without_the_quantities_of_a_kind_is_refused() -> None:
     with pytest.raises(UserError, match="fedavg-0 have nothing of --kind drift: a run of an older fedscope"):
         draw([record()], "drift")

@@ -161,7 +161,7 @@ def test_a_file_that_no_memory_holds_is_in_half_precision(
 
 
 def test_processes_share_a_basis_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.75, True, 27)):
+    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.5, True, 28)):
         found = _chosen(memory, ranks=ranks, monkeypatch=monkeypatch)
         assert found.storage.group is not None
         assert (found.storage.place, found.storage.half, found.rows) == ("memory", half, rows)
@@ -188,11 +188,20 @@ def test_torchrun_shares_it(targets: Targets, tmp_path: Path) -> None:
 
 
 def test_too_little_says_how_much_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "--memory 1.0G is too little for 20,000,000 parameters: give "
+    said = "--memory 1G is too little for 20,000,000 parameters: give "
     with pytest.raises(UserError, match=said) as told:
         _chosen(1, free=0, monkeypatch=monkeypatch)
     needed = float(str(told.value).split("give ")[1].split("G")[0])
     assert _chosen(needed + 0.06, free=0, monkeypatch=monkeypatch).rows in (22, 23, 24)
+
+
+def test_fewer_samples_are_advised_where_they_may_be_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 0})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    for base, memory, said in ((GIB // 2, GIB, False), (20 * GIB, 20 * GIB, True)):
+        with pytest.raises(UserError, match="or a block of --parameters") as told:
+            fitting(memory, base, BIG, pairs=1, tol=1e-3)
+        assert ("fewer --samples" in str(told.value)) == said
 
 
 def test_rows_of_a_basis_are_counted_with_their_growth() -> None:

@@ -1,6 +1,7 @@
 """The models inside a client's training that `--local-steps` names, and the way that they are in a plane."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -39,8 +40,12 @@ def test_steps_are_named_client_by_client(run: Run) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "text", "words"),
     [
-        ("run@2:client0", "1:5:2", "no model of local step 1, it has 2, 4, 6"),
-        ("run@1:client0", "all", "no model of two local steps, it has none; .* train with --keep-steps"),
+        ("run@2:client0", "1:5:2", "no model of local step 1, it has 2, 4, 6; .*--keep-steps 1:0:2`"),
+        (
+            "run@1:client0",
+            "all",
+            "no model inside .* run@1:client0 was kept; .*`fedscope train --keep-steps 1:0:1`",
+        ),
         ("run@2:client0", "5", "--local-steps takes FIRST:LAST:STEP"),
         ("run@2:client0", "2:3:2", "2 to 500 local steps"),
         ("run@2", "all", "give RUN@ROUND:clientK, not run@2"),
@@ -72,3 +77,32 @@ def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: Run) -> None
 def test_a_way_without_steps_says_how_to_keep_them(run: Run) -> None:
     with pytest.raises(UserError, match="--keep-steps 1:0:1"):
         slices("pca", targets(run, "run@1:client0"), SILENT)
+
+
+@pytest.fixture(scope="module")
+def without_uploads(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_steps": "2:0:2", "rounds": 3})
+    return trained(tmp_path_factory.mktemp("registry"), settings)
+
+
+def test_steps_need_no_upload(without_uploads: Run) -> None:
+    found = along_steps(targets(without_uploads, "run@2:client0"), "all").checkpoints
+    assert found == tuple(f"run@2:client0:step{s}" for s in (2, 4, 6))
+    ((problem, way),) = slices("pca", targets(without_uploads, "run@2:client0"), SILENT)
+    assert problem.path == without_uploads.step(2, 0, 6)
+    assert way
+    assert tuple(way.networks.labels) == ("step 2", "step 4", "step 6")
+
+
+def test_a_way_starts_at_the_model_of_the_round_before_where_no_anchor_was_kept(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_every": 1})
+    ((_, way),) = slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)
+    assert way
+    assert tuple(way.networks.labels) == ("start", "step 2", "step 4", "step 6")
+    assert way.paths[0].name == "round-0001.pt"
+
+
+def test_too_few_models_for_a_plane_are_refused(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_steps": "5:0:2"})
+    with pytest.raises(UserError, match=r"has 1 models from its start .*--save-clients all"):
+        slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)

@@ -7,6 +7,7 @@ import pytest
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
+from fedscope.workflows.progress import Reporter
 from fedscope.workflows.train.one_run import train_run
 from fedscope.workflows.train.request import RunPlan, TrainRequest
 from fedscope.workflows.train.train import train
@@ -47,3 +48,13 @@ def test_a_plan_stops_where_it_is_to_and_writes_nothing_else(tmp_path: Path) -> 
     assert len(run.metrics()) == 1
     assert not run.final.exists()
     assert not (run.folder / "tensorboard").exists()
+
+
+def test_interval_of_steps_that_no_client_makes_is_told(tmp_path: Path) -> None:
+    told: list[str] = []
+    reporter = Reporter(note=told.append)
+    settings = {**TINY, "batch_size": 10, "partition": "iid", "keep_steps": "3:0:1"}
+    train(TrainRequest(tmp_path, settings=settings, threads=1), reporter)
+    assert told == ["--keep-steps 3:0:1 keeps nothing: its clients make up to 2 local steps in a round"]
+    train(TrainRequest(tmp_path, settings={**settings, "keep_steps": "2:0:1"}, threads=1), reporter)
+    assert len(told) == 1

@@ -76,3 +76,37 @@ def addresses(run: Run) -> Iterator[str]:
         yield f"{int(path.parent.name[6:])}:{path.stem}"
     yield from (str(address_of(path)) for path in run.steps())
     yield from (f"client{int(path.stem)}" for path in run.clients())
+
+
+def missing(run: Run, which: str, path: Path) -> str:
+    """Return that the run has no RUN@``which``, what it has instead, and how to keep what is asked for."""
+    if of_round := re.fullmatch(_ROUND, which):
+        if of_round[2] == "anchor":
+            return _no_anchor(run, which)
+        if of_round[3] and not of_round[4]:
+            return _no_upload(run, int(of_round[1]), int(of_round[3]))
+    names = [f"@{name}" for name in addresses(run) if not name.endswith(":anchor")]
+    clients = len(run.clients())
+    names = names[: len(names) - clients + 3] + ["…"] * (clients > 3)
+    asked = f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
+    has = f"it has {', '.join(names)}" if names else "its first round is not finished"
+    return f"run {run.name!r} holds {asked}; {has}"
+
+
+def _no_anchor(run: Run, which: str) -> str:
+    there = [f"@{name}" for name in addresses(run) if name.endswith(":anchor")]
+    return (
+        f"run {run.name!r} holds no @{which}; it has {', '.join(there) or 'no anchor'}: an anchor is kept as "
+        "long as an upload of its round is, every one under `fedscope train --save-clients all`"
+    )
+
+
+def _no_upload(run: Run, round: int, client: int) -> str:
+    which, steps = f"@{round}:client{client}", run.steps_of(round, client)
+    there = [f"@{address_of(path)}" for path in run.uploads(round)]
+    last = f"; @client{client} is the last of this client" if run.client(client).is_file() else ""
+    inside = f"; of its local steps it has {which}:step{steps[0]} to step{steps[-1]}" if steps else ""
+    return (
+        f"run {run.name!r} holds no {which}; it has {', '.join(there) or 'no upload'} of round "
+        f"{round}{inside}: those of every round are kept under `fedscope train --save-clients all`{last}"
+    )

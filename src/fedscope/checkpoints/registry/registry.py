@@ -26,7 +26,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
-from fedscope.checkpoints.registry.addresses import addresses, path_of
+from fedscope.checkpoints.registry.addresses import addresses, missing, path_of
 from fedscope.checkpoints.registry.index import COLUMNS, Row
 from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.errors import UserError, suggestion
@@ -190,16 +190,7 @@ class Registry:
             )
             raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")
         if not path.exists():
-            names = [f"@{name}" for name in addresses(run) if not name.endswith(":anchor")]
-            clients = len(run.clients())
-            names = names[: len(names) - clients + 3] + ["…"] * (clients > 3)
-            if which.endswith(":anchor"):
-                raise UserError(_no_anchor(run, which))
-            asked = (
-                f"no @{which} ({path.relative_to(run.folder)})" if which else "neither final.pt nor last.pt"
-            )
-            has = f"it has {', '.join(names)}" if names else "its first round is not finished"
-            raise UserError(f"run {run.name!r} holds {asked}; {has}")
+            raise UserError(missing(run, which, path))
         return path
 
     def rows(self) -> list[Row]:
@@ -265,11 +256,3 @@ class Registry:
         with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)
-
-
-def _no_anchor(run: Run, which: str) -> str:
-    there = [f"@{name}" for name in addresses(run) if name.endswith(":anchor")]
-    return (
-        f"run {run.name!r} holds no @{which}; it has {', '.join(there) or 'no anchor'}: an anchor is kept as "
-        "long as an upload of its round is, every one under `fedscope train --save-clients all`"
-    )

@@ -72,6 +72,16 @@ class Run:
         """The model that the clients of ``round`` started from, where one of their uploads is kept."""
         return self._of_round(round) / "anchor.pt"
 
+    def start(self, round: int) -> Path | None:
+        """What the clients of ``round`` started from: its anchor, or the model of the round before.
+
+        None where neither was kept, or the method sends another model than that.
+        """
+        if self.anchor(round).is_file():
+            return self.anchor(round)
+        before = self.initial if round == 1 else self.after_round(round - 1)
+        return before if before.is_file() and not self.manifest().sends else None
+
     def after_round(self, round: int) -> Path:
         """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
         return self.folder / f"round-{round:04d}.pt"

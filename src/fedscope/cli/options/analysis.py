@@ -97,7 +97,8 @@ def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
             named = flags_given(click.get_current_context())
             known = {name: given.pop(name) for name in _OF_TARGETS if name in given}
             targets = Targets(**known, named=named)
-            _check_exist(targets)
+            inside = bool(given.get("step_range")) or given.get("directions") == "pca"
+            _check_exist(targets, inside=inside)
             function(targets=targets, **given)
 
         for option in reversed((amount, *(_OWN if own else ()), *_OPTIONS)):
@@ -110,10 +111,22 @@ def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
 analysis = analysis_on(USUAL, own=True)
 
 
-def _check_exist(targets: Targets) -> None:
+def _check_exist(targets: Targets, *, inside: bool) -> None:
+    """Refuse what is not there; a client's round whose steps are taken may be without its upload.
+
+    Args:
+        targets: the checkpoints.
+        inside: the models inside a client's round are taken, where the client of a round is named.
+
+    Raises:
+        UserError: there is no such file, run or checkpoint.
+    """
     from fedscope.checkpoints.registry.registry import Registry
+    from fedscope.workflows.sources.rounds import client_of_round, steps_of
 
     store = Registry(targets.registry)
     for reference in targets.checkpoints:
-        if not Path(reference).exists():
+        if inside and client_of_round(reference):
+            steps_of(store, reference)
+        elif not Path(reference).exists():
             store.resolve(reference)

@@ -5,12 +5,14 @@ takes back: a command may be run again with more options.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from fedscope.workflows.sharpness.request import QUANTITIES, Quantity, SharpnessRequest
 from fedscope.workflows.unused import Rule, check
 
 Values = dict[str, Any]  # of click's parameters, by name
@@ -33,11 +35,27 @@ def _suffix(values: Values) -> str:
     return Path(values["out"]).suffix.lower()
 
 
+def _asks(families: str, values: Values) -> bool:
+    """Say whether a quantity of one of the families is asked for."""
+    return any(one.family in families.split() for one in _quantities(values))
+
+
+def _searches(values: Values) -> bool:
+    return any(one.family == "worst" for one in _quantities(values) if one != QUANTITIES["sam"])
+
+
+def _quantities(values: Values) -> list[Quantity]:
+    """Return those that are asked for; all where a name is none, which the command refuses."""
+    names = SharpnessRequest(only=values["only"]).names
+    return [QUANTITIES[name] for name in (names if set(names) <= set(QUANTITIES) else QUANTITIES)]
+
+
 _ANALYSIS: Sequence[Rule[Values]] = (Rule("entry", lambda v: v["model"], "without --model and --data"),)
 RULES: Mapping[str, Sequence[Rule[Values]]] = {
     "hessian": (
         *_ANALYSIS,
         Rule("kind", lambda v: v["figure"], "without --figure"),
+        Rule("figure recompute", lambda v: not v["dry_run"], "with --dry-run"),
         Rule("trace_rtol", lambda v: not v["probes"], "with --probes"),
         Rule("trace_rtol", _certified, "with --engine pyhessian or --reading code"),
         Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
@@ -57,6 +75,15 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
     ),
     "report": _ANALYSIS,
+    "sharpness": (
+        *_ANALYSIS,
+        Rule("kind", lambda v: v["figure"], "without --figure"),
+        Rule("m", partial(_asks, "worst"), "without a worst case, such as --only sam"),
+        Rule("steps reading", _searches, "without Auto-PGD, such as --only worst_l2"),
+        Rule("pairs", partial(_asks, "average low_pass pac_bayes"), "where nothing is drawn in pairs"),
+        Rule("normalize_logits", partial(_asks, "worst average"), "without worst and average cases"),
+        Rule("target", partial(_asks, "pac_bayes"), "without --only pac_bayes"),
+    ),
     "add": (
         Rule(
             "augmentation data_dir",
@@ -64,6 +91,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
             "with a network of your own on data that fedscope lacks",
         ),
     ),
+    "delete": (Rule("local_steps", lambda v: not v["clients"], "with --clients, which deletes them too"),),
     "tag": (Rule("remove", lambda v: v["tags"], "without tags"),),
 }
 

@@ -161,14 +161,17 @@ def delete(runs: tuple[str, ...], clients: bool, local_steps: bool, yes: bool, r
             raise UserError(f"deleting {what} needs an answer; add --yes")
         if not click.confirm(f"Delete {what} from {registry}?"):
             return
-    for run in found:
-        if clients:
-            print(f"deleted {store.delete_clients(run)} clients' models of {run.name}")
-        elif local_steps:
-            print(f"deleted {store.delete_steps(run)} models of local steps of {run.name}")
-        else:
+    if not part:
+        for run in found:
             store.delete(run)
             print(f"deleted {run.name}")
+        return
+    models = "clients' models" if clients else "models of local steps"
+    counts = {run.name: (store.delete_clients if clients else store.delete_steps)(run) for run in found}
+    if not any(counts.values()):
+        raise UserError(f"{', '.join(counts)}: there are no {models}, so that nothing was deleted")
+    for name, count in counts.items():
+        print(f"deleted {count} {models} of {name}" if count else f"{name} has no {models}")
 
 
 for _command in (

@@ -1,5 +1,6 @@
 """What `fedscope hessian` prints of its records: their table, their differences, and each one's own."""
 
+import math
 from collections.abc import Iterator, Sequence
 
 from fedscope.cli.terminal import console
@@ -28,11 +29,14 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
         yield from (("note", f"{label(record.checkpoint)}: {line}") for line in notes if line)
-    if warm := sum(record.converged is True and record.lambda_max.certified is False for record in found):
+    warm = [r for r in found if r.converged is True and r.lambda_max.certified is False]
+    if warm:
+        steps = all(record.checkpoint.step is not None for record in warm)
+        before, name = ("step", "RUN@ROUND:clientK:stepS") if steps else ("round", "RUN@ROUND")
         yield (
             "note",
-            f"λ_max of {warm} of {len(found)} began at the eigenvectors of the round before: its residual is "
-            "known, that it is the largest is not certified; name RUN@ROUND for that",
+            f"λ_max of {len(warm)} of {len(found)} began at the eigenvectors of the {before} before: its "
+            f"residual is known, that it is the largest is not certified; name {name} for that",
         )
     if len(found) > 1:
         yield from _compared(found)
@@ -75,11 +79,7 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
     """Return which quantities did not reach their tolerance."""
     cross = record.cross_client
     if record.converged is False:
-        yield (
-            "not every eigenpair reached its tolerance (--tol of λ_max; of several, each 0.5 % of its own "
-            "size) or is certified to be the i-th: the residuals are in --json, and a smaller --top-k "
-            "converges sooner"
-        )
+        yield _unconverged(record)
     if record.trace.converged is False:
         yield f"the trace did not reach --trace-rtol in {record.trace.probes} probes"
     if cross and cross.converged is False:
@@ -87,6 +87,23 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
             f"H_N and H_D did not reach --client-rtol in {cross.probes} probes per client; "
             "raise --client-max-probes"
         )
+
+
+def _unconverged(record: HessianRecord) -> str:
+    """Return what the eigenpairs fell short of, and what would mend it."""
+    if record.problem.products:
+        worst = max(one.residual for one in record.eigenvalues) / abs(record.lambda_max.value or math.nan)
+        return (
+            "not every eigenpair reached its tolerance (--tol of λ_max) or is certified: its residual, which "
+            f"has the measured error of finite differences in it, is {worst:.1e} of λ_max; raise "
+            "--tol above that, or take --products exact"
+        )
+    several = len(record.eigenvalues) > (2 if record.both_ends else 1)
+    return (
+        "not every eigenpair reached its tolerance (--tol of λ_max; of several, each 0.5 % of its own size) "
+        "or is certified to be the i-th: the residuals are in --json, and "
+        + ("a smaller --top-k converges sooner" if several else "a larger --tol is reached sooner")
+    )
 
 
 def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.runs.curves import Line, Panel, panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
-from fedscope.records.round_quantities import QUANTITIES, Family
+from fedscope.records.round_quantities import QUANTITIES, Family, Quantity
 from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds, most_rounds
 from fedscope.records.stability import stable_under
 
@@ -112,7 +112,7 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
     """
     panels = [_accuracy(found)]
     for quantity in (one for one in QUANTITIES if one.family == kind):
-        lines = [_recorded_line(group, quantity.name) for group in found]
+        lines = [_recorded_line(group, quantity) for group in found]
         known = [line for line in lines if line]
         if known:
             panels.append(Panel(known, "round", quantity.axis))
@@ -121,7 +121,18 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
             f"the metrics of {found[0].records[0].run} have nothing of --kind {kind}: "
             f"{_why_none(found[0].records[0], kind)}"
         )
-    return panels_figure(panels, title=title, caption=spread_of(found))
+    caption = "; ".join(filter(None, [_errors_of(found, kind), spread_of(found)]))
+    return panels_figure(panels, title=title, caption=caption)
+
+
+def _errors_of(found: Sequence[Group], kind: Family) -> str:
+    """Return what the bands of single runs are; empty where there is none."""
+    alone = [group.records[0].metrics.diagnostics for group in found if len(group.records) == 1]
+    names = [
+        one.label for one in QUANTITIES
+        if one.family == kind and any(one.error_name in columns for columns in alone)
+    ]  # fmt: skip
+    return f"{', '.join(names)} of one run: ± one standard error over the probes" if names else ""
 
 
 def _why_none(record: RunCurves, kind: Family) -> str:
@@ -134,14 +145,21 @@ def _why_none(record: RunCurves, kind: Family) -> str:
     return "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
 
 
-def _recorded_line(group: Group, name: str) -> Line | None:
-    """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none."""
-    columns = [record.metrics.diagnostics.get(name, ()) for record in group.records]
+def _recorded_line(group: Group, quantity: Quantity) -> Line | None:
+    """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none.
+
+    The band is the spread over seeds, of one seed the quantity's own standard error where it has one.
+    """
+    columns = [record.metrics.diagnostics.get(quantity.name, ()) for record in group.records]
     values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
     there = np.isfinite(values).sum(0) == len(values)
     if not there.any():
         return None
     rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
     values = values[:, there]
-    band = values.std(0, ddof=1) if len(values) > 1 else None
+    error = group.records[0].metrics.diagnostics.get(quantity.error_name)
+    if len(values) > 1:
+        band = values.std(0, ddof=1)
+    else:
+        band = np.array(error, dtype=np.float64)[: len(there)][there] if error else None
     return Line(group.name, rounds, values.mean(0), band, family=group.family, shaded=True)

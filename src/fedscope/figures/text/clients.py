@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import ABSENT, Table
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
 from fedscope.records.client_paths import CriticalStep
 from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
 from fedscope.records.estimates import Estimate
@@ -31,15 +31,23 @@ CELL_NAMES: Mapping[tuple[Function, Point], str] = {
 }
 EACH: tuple[tuple[Function, Point], ...] = (("own", "own"), ("own", "global"), ("global", "own"))
 """Cells that differ from client to client."""
+NO_ERROR_NOTE = (
+    f"{NO_ERROR}: an error that is not known, as of a single batch; a smaller --batch-size, or more "
+    "--samples, would tell it"
+)
 CLOSE = 4.0  # standard errors between the k-th eigenvalue and the next one, of which fewer are few
 
 
 def clients_tables(record: ClientsRecord) -> Iterator[Table]:
     """Return the tables of a record, those of the means first; the first one's title names the round."""
-    first, *others = _tables(record)
+    tables = list(_tables(record))
     heading = f"{label(record.checkpoint)}: {len(record.clients)} clients"
-    yield replace(first, title=f"{heading} – {first.title}")
-    yield from others
+    tables[0] = replace(tables[0], title=f"{heading} – {tables[0].title}")
+    for place, table in enumerate(tables):
+        if any(NO_ERROR in cell for row in table.rows for cell in row):
+            tables[place] = replace(table, notes=(*table.notes, NO_ERROR_NOTE))
+            break
+    yield from tables
 
 
 def _tables(record: ClientsRecord) -> Iterator[Table]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
-from fedscope.figures.text.tables import ABSENT, Table
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
 from fedscope.records.sharpness import Against, Correlation, Gap, Sharpness, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
@@ -37,6 +37,10 @@ GAPS: Mapping[str, str] = {
 }
 UNBOUNDED = "unbounded"
 UNBOUNDED_NOTE = f"{UNBOUNDED}: no noise, however large, costs the target of the accuracy"
+NO_ERROR_NOTE = (
+    f"{NO_ERROR}: an error that is not known; over the samples it takes two batches or more, of a worst case "
+    "each of --m samples (a smaller --m, or more --samples), and a loss that is a mean over its samples"
+)
 _SHOWN = {"rho": "ρ", "m": "m", "target": "target", "layer": "layer"}  # settings beside a name
 
 
@@ -69,6 +73,7 @@ def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
             f"{problem.samples:,} samples, seed {problem.seed}; worst cases are lower bounds, by a search"
             f"{in_subspace(records)}",
             *([UNBOUNDED_NOTE] if any(UNBOUNDED in row for row in rows) else []),
+            *([NO_ERROR_NOTE] if any(NO_ERROR in cell for row in rows for cell in row) else []),
         ),
     )
 

@@ -16,6 +16,7 @@ from fedscope.records.estimates import SYMBOLS, Estimate, Symbol
 from fedscope.records.hessian import HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
+NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.numbers.format_estimate` writes it
 ABSENT = "–"
 CARRIED_BY = "n_eff"  # the column of the effective number of samples
 MEANING = "effective number of samples that carry λ_max, (Σq)²/Σq² of their parts q"

@@ -88,9 +88,7 @@ def start_of(problem: Problem) -> Start | None:
     folder, info = layout.run_of(problem.path), problem.info
     if folder is None or info is None or info.round < 1:
         return None
-    run = Run(folder)
-    before = run.initial if info.round == 1 else run.after_round(info.round - 1)
-    path = next((path for path in (run.anchor(info.round), before) if path.is_file()), None)
+    path = Run(folder).start(info.round)
     if path is None:
         return None
     about, sha256 = describe_checkpoint(path)

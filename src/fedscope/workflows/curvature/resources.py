@@ -29,6 +29,7 @@ _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's
 _WIDE = 8  # bytes of a float64
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
 _CACHED = 8 << 30  # bytes of a basis in a file that the system keeps in memory as well; half is read sooner
+_PROGRAM = 256 << 20  # bytes that a process takes before it has samples
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
 
@@ -121,7 +122,8 @@ def fitting(
         needed = (fixed + vectors.basis(least, replace(storage, capacity=least + 1))) / share
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
-            "folder on a disk with more room (TMPDIR), fewer --samples, or a block of --parameters"
+            f"folder on a disk with more room (TMPDIR), {_fewer(base, share * (needed - memory))}or a block "
+            "of --parameters"
         )
     storage = replace(storage, capacity=rows + 1)
     left = room + _GRAPHS - vectors.basis(rows, storage)
@@ -151,5 +153,10 @@ def _storage(
     return kept, min(rows, room // each - _BESIDE)
 
 
+def _fewer(base: int, short: float) -> str:
+    """Return the advice to take fewer samples, where they may be what is missing."""
+    return "fewer --samples, " if base - _PROGRAM >= short else ""
+
+
 def _shown(size: float) -> str:
-    return f"{size / 2**30:.1f}G" if size >= 2**30 else f"{size / 2**20:.0f}M"
+    return f"{size / 2**30:.3g}G" if size >= 2**30 else f"{size / 2**20:.0f}M"

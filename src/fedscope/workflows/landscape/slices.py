@@ -10,7 +10,7 @@ from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, checkpoint_path, problems
-from fedscope.workflows.sources.rounds import client_of_round
+from fedscope.workflows.sources.rounds import client_of_round, steps_of
 from fedscope.workflows.sources.run_clients import round_uploads
 from fedscope.workflows.sources.targets import Targets
 
@@ -67,17 +67,20 @@ def _is_run(reference: str) -> bool:
 
 
 def _steps(store: Registry, reference: str) -> list[Path]:
-    """Return the way of a client in its round: where it started, the steps that were kept, and its upload."""
+    """Return the way of a client in its round: where it started, the steps that were kept, and its upload.
+
+    Start and upload are left out where they were not kept.
+    """
     run, (round, client) = store.run(reference.partition("@")[0]), client_of_round(reference) or (0, 0)
-    steps = run.steps_of(round, client)
-    if not steps:
+    steps = [run.step(round, client, step) for step in steps_of(store, reference)]
+    start, upload = run.start(round), run.client(client, round)
+    way = [*([start] if start else []), *steps, *([upload] if upload.is_file() else [])]
+    if len(way) < 3:
         raise UserError(
-            f"{reference} has no model of a local step; train with --keep-steps 1:{client}:{round}, or name "
-            "several checkpoints in order"
+            f"{reference} has {len(way)} models from its start to its upload, too few for a plane; keep more "
+            f"with `fedscope train --keep-steps 1:{client}:{round}`, its ends with --save-clients all"
         )
-    ends = run.anchor(round), run.client(client, round)
-    way = [ends[0], *(run.step(round, client, step) for step in steps), ends[1]]
-    return [path for path in way if path.exists()]
+    return way
 
 
 def _rounds(store: Registry, run: Run) -> list[Path]:

@@ -114,19 +114,39 @@ def along_steps(targets: Targets, text: str) -> Targets:
     wanted = None if text == "all" else parse(text, "local-steps")
     store, found = Registry(targets.registry), list[str]()
     for reference in targets.checkpoints:
-        client = client_of_round(reference)
-        if client is None:
-            raise UserError(f"--local-steps are of a client's round: give RUN@ROUND:clientK, not {reference}")
-        there = store.run(reference.partition("@")[0]).steps_of(*client)
+        there = steps_of(store, reference)
         missing = [step for step in wanted or () if step not in there]
         if missing or len(there) < 2:
             what = f"local step {missing[0]}" if missing else "two local steps"
             raise UserError(
-                f"{reference} has no model of {what}, it has {', '.join(map(str, there)) or 'none'}; choose "
-                "--local-steps among these, or train with --keep-steps"
+                f"{reference} has no model of {what}, it has {', '.join(map(str, there))}; choose "
+                f"--local-steps among these, or keep more of them: `fedscope train {_keep(reference)}`"
             )
         found += [f"{reference}:step{step}" for step in wanted or there]
     return replace(targets, checkpoints=tuple(found))
+
+
+def steps_of(store: Registry, reference: str) -> list[int]:
+    """Return the local steps of RUN@ROUND:clientK after which a model was kept: one or more.
+
+    Raises:
+        UserError: the reference is of another form, there is no such run, or it kept none of these steps.
+    """
+    client = client_of_round(reference)
+    if client is None:
+        raise UserError(f"--local-steps are of a client's round: give RUN@ROUND:clientK, not {reference}")
+    found = store.run(reference.partition("@")[0]).steps_of(*client)
+    if not found:
+        raise UserError(
+            f"no model inside the local training of {reference} was kept; keep every one of its local steps "
+            f"with `fedscope train {_keep(reference)}`"
+        )
+    return found
+
+
+def _keep(reference: str) -> str:
+    round, client = client_of_round(reference) or (1, 0)
+    return f"--keep-steps 1:{client}:{round}"
 
 
 def client_of_round(reference: str) -> tuple[int, int] | None:

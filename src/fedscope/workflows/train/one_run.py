@@ -6,13 +6,14 @@ from math import log
 
 import torch
 
+from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
 from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run, checked_name
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.rounds import assist, train
 from fedscope.federated.server.summary import summary
-from fedscope.federated.setup.federation import Federation, open_run, prepare
+from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
 from fedscope.loggers.logger import Logger
 from fedscope.loggers.names import logger
 from fedscope.loggers.several import logged
@@ -111,6 +112,20 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
         reporter.note("no concept shifts without --shift bernoulli or fixed10")
     if settings.precision == "bf16" and not has_bfloat16(torch.device(settings.device)):
         reporter.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
+    if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
+        reporter.note(
+            f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps "
+            "in a round"
+        )
+
+
+def _keeps_none(federation: Federation) -> int:
+    """Return the most local steps of the clients of --keep-steps where none is kept; 0 where some are."""
+    settings, kept = federation.settings, KeptSteps.parse(federation.settings.keep_steps)
+    local = local_settings(settings, "n_k")
+    rows = enumerate(federation.rows)
+    most = max(local.round_steps(len(own)) for k, own in rows if kept.clients is None or k in kept.clients)
+    return most if most < kept.every else 0
 
 
 def _note_preset(federation: Federation, use: PresetUse, reporter: Reporter) -> None:

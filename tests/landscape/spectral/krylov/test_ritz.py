@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import top_eigenpairs
-from fedscope.landscape.spectral.krylov.ritz import Goal, Wanted
+from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted
 from tests.landscape.cases import Case, matrix_operator, symmetric
 
 BOTH_WAYS = torch.cat([torch.linspace(-9, -4, 6), torch.linspace(-1, 1, 40), torch.linspace(3, 12, 6)])
@@ -89,3 +89,22 @@ def test_more_than_there_are_is_refused() -> None:
         top_eigenpairs(operator, k=5, which="magnitude")
     with pytest.raises(UserError, match="largest, smallest, both, magnitude"):
         top_eigenpairs(operator, which="LM")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("tol", "error", "words"),
+    [
+        (1e-2, 0.0, "(asked: 1.2e-01)"),
+        (1e-6, 1e-3, "(asked: 1.2e-05, the products' error allows 2.0e-03)"),
+        (1e-2, 1e-3, "(asked: 6.0e-02)"),  # half of it, for the other half is theirs
+        (1e-20, 0.0, "(asked: 1.2e-19, the products' rounding allows 2.7e-14)"),
+    ],
+)
+def test_progress_tells_what_was_asked_from_what_the_products_allow(
+    tol: float, error: float, words: str
+) -> None:
+    value, residual = torch.tensor([12.0], dtype=torch.float64), torch.tensor([1e-3], dtype=torch.float64)
+    goal = Goal(Wanted(high=1), tol, size=12.0, scale=12.0, eps=2.22e-16, error=error)
+    one = torch.ones(1, 1, dtype=torch.float64)
+    found = Ritz(torch.tensor([0]), value, one, residual, 0 * residual, goal, inner=0.0)
+    assert found.text == f"λ ≈ 12, residuals up to 1.0e-03 {words}"

@@ -4,7 +4,7 @@ Symbols: m rows of the basis, θ and s eigenvalues and eigenvectors of the proje
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import torch
@@ -158,8 +158,11 @@ class Ritz:
     def text(self) -> str:
         """The outermost value with the worst residual, while the computation runs."""
         value, worst = float(self.values[0]), float(self.residuals.max())
-        asked = float(self.goal.tolerances(self.values).min())
-        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {asked:.1e})"
+        reachable = float(self.goal.tolerances(self.values).min())
+        asked = float(replace(self.goal, error=0.0, eps=0.0).tolerances(self.values).min())
+        why = "error" if self.goal.error else "rounding"
+        limit = f", the products' {why} allows {reachable:.1e}" if reachable > asked else ""
+        return f"λ ≈ {value:.4g}, residuals up to {worst:.1e} (asked: {min(asked, reachable):.1e}{limit})"
 
     @property
     def converged(self) -> bool:
