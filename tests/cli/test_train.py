@@ -60,7 +60,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     given = {
         "method": "feddyn", "dataset": "digits", "augmentation": "none", "model": "resnet20",
         "partition": "dirichlet_equal", "alpha": 0.7, "clients": 4, "participation": 0.5,
-        "sampling": "bernoulli", "rounds": 1, "epochs": 2, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
+        "sampling": "bernoulli", "rounds": 4, "epochs": 3, "batch_size": 16, "lr": 0.05, "lr_decay": 0.9,
         "momentum": 0.5, "nesterov": True, "weight_decay": 0.002, "clip": 5.0, "reading": "code",
         "seed": 3, "save_clients": "none", "keep_every": 1, "precision": "fp32", "stack": 2,
         "train_samples": 800, "test_samples": 200, "head": True, "weights": "uniform", "drop_last": True,
