@@ -315,7 +315,7 @@ def test_a_run_that_uses_every_local_setting_does_not_depend_on_the_workers(
          "--rounds", "3"],
         ["--optimizer", "adamw", "--optimizer-state", "client", "--momentum", "0", "--lr", "0.01",
          "--lr-schedule", "cosine", "--lr-warmup", "1", "--stack", "2", "--partition", "fixed_classes",
-         "--classes-per-client", "3", "--stragglers", "0.5", "--rounds", "3"],
+         "--classes-per-client", "3", "--stragglers", "0.5", "--rounds", "3", "--epochs", "2"],
     ],
 )  # fmt: skip
 def test_protocols_do_not_depend_on_the_workers(tmp_path: Path, options: list[str]) -> None:
