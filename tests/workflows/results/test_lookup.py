@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -158,6 +159,17 @@ def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
     ends = _record(both_ends=True, eigenvalues=[_value(v) for v in (9.0, 8.0, -1.0, -2.0)])
     assert [one.value for one in trimmed(ends, Request(both_ends=True)).eigenvalues] == [9, -2]
     assert [one.value for one in trimmed(ends, Request()).eigenvalues] == [9]
+
+
+def test_a_question_gets_its_own_answer_whatever_more_was_asked_since() -> None:
+    own = _record(density=None, cross_client=None, eigenvalues=[_value(10.0)])
+    more = _record(density=None, cross_client=None, eigenvalues=[_value(10.0), _value(9.0)])
+    fuller = _record(cross_client=None, eigenvalues=[_value(10.0)])
+    for records in permutations((more, own, fuller)):
+        best = earlier(records, Request(), Criteria("f0", {}, None, {}))
+        assert best is not None
+        assert best.record is own
+    assert trimmed(own, Request()).to_json() == own.to_json()
 
 
 def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:

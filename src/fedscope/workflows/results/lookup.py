@@ -49,7 +49,8 @@ class Earlier(NamedTuple):
 def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Earlier | None:
     """Return the record that meets the criteria and lacks the fewest parts of a request.
 
-    None where no record has eigenvalues or a trace that will do, or the estimators are not our own.
+    Of several, the one with the least that was not asked for: so a question gets its own answer again. None
+    where no record has eigenvalues or a trace that will do, or the estimators are not our own.
     """
     if not request.certified:
         return None
@@ -59,7 +60,7 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
         if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
     found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
-    return min(found, key=lambda one: len(one.missing), default=None)
+    return min(found, key=lambda one: (len(one.missing), _beyond(one.record, request)), default=None)
 
 
 def meets(record: HessianRecord, criteria: Criteria) -> bool:
@@ -126,15 +127,27 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
     """Return a record without what was not asked for."""
     upper, lower = record.ends
     chosen = [*upper[: request.top_k], *(lower[len(lower) - request.top_k :] if request.both_ends else ())]
-    wanted = {
-        "layers": request.layers, "blocks": request.blocks, "density": request.density,
-        "preconditioned": request.preconditioned, "cross_client": request.clients,
-    }  # fmt: skip
     return record.edited(
-        **dict.fromkeys((name for name, asked in wanted.items() if not asked), None),
+        **dict.fromkeys(_unasked(record, request), None),
         eigenvalues=[one.to_json() for one in chosen],
         both_ends=request.both_ends,
     )
+
+
+def _unasked(record: HessianRecord, request: Request) -> list[Part]:
+    """Return the optional parts of a record that a request is not for."""
+    asked: dict[Part, bool] = {
+        "layers": request.layers, "blocks": request.blocks, "density": request.density,
+        "preconditioned": request.preconditioned, "cross_client": request.clients,
+    }  # fmt: skip
+    held = record.to_json()
+    return [name for name, wanted in asked.items() if not wanted and held.get(name) is not None]
+
+
+def _beyond(record: HessianRecord, request: Request) -> int:
+    """Return how many eigenvalues and parts a record has beside what was asked for."""
+    held, asked = sum(map(len, record.ends)), request.top_k * (2 if request.both_ends else 1)
+    return max(0, held - asked) + len(_unasked(record, request))
 
 
 def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
