@@ -54,6 +54,14 @@ def test_other_options_are_refused_and_nothing_is_overwritten(
     check_begun([begun], tmp_path)
 
 
+def test_every_value_of_a_repeated_option_counts(unfinished: Run, tmp_path: Path) -> None:
+    rest = ("--set", "man.half=true")
+    training(unfinished, "--set", "man.zeta=0.1", *rest).begin(tmp_path)
+    said = "--set man.zeta=0.1 man.half=true → man.zeta=0.5 man.half=true"
+    with pytest.raises(UserError, match=said):
+        check_begun([training(unfinished, "--set", "man.zeta=0.5", *rest)], tmp_path)
+
+
 def test_what_does_not_belong_to_the_run_may_change(unfinished: Run, tmp_path: Path) -> None:
     training(unfinished, *LINE).begin(tmp_path)
     other = training(unfinished, "--nesterov", "--lr", "0.05", "--rounds", "40", threads=2)

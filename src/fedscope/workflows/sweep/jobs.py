@@ -107,16 +107,15 @@ class Job:
 def settings(words: Sequence[str]) -> dict[str, str]:
     """Return the options of a training's command line by their flags, without those that may change later.
 
-    A flag without a value has the value ``given``.
+    A flag without a value has the value ``given``; one that is there several times has all of its values.
     """
-    found, flag = dict[str, str](), ""
+    found, values = dict[str, list[str]](), list[str]()
     for word in words[1:]:
         if word.startswith("--"):
-            flag = word
-            found[flag] = "given"
+            values = found.setdefault(word, [])
         else:
-            found[flag] = word
-    return {flag: value for flag, value in found.items() if flag not in _FREE}
+            values.append(word)
+    return {flag: " ".join(values) or "given" for flag, values in found.items() if flag not in _FREE}
 
 
 def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job]:
