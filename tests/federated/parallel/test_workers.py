@@ -296,7 +296,7 @@ def test_kills_of_a_run_that_uses_every_local_setting_change_no_bit(tmp_path: Pa
 def test_a_run_that_uses_every_local_setting_does_not_depend_on_the_workers(
     tmp_path: Path, stack: str
 ) -> None:
-    options = [*PROTOCOL, "--rounds", "3", "--registry", str(tmp_path), "--stack", stack]
+    options = [*PROTOCOL, "--rounds", "4", "--registry", str(tmp_path), "--stack", stack]
     for count in ("1", "2"):
         assert call([*options, "--name", f"w{count}", "--workers", count]) == 0
     one, two = (Run(tmp_path / name) for name in ("w1", "w2"))

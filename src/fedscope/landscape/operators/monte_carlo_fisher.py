@@ -98,7 +98,7 @@ class MonteCarloFisher(LossOperator):
         raise UserError(
             "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets "
             "(without class weights or label smoothing), so that no labels can be drawn from it; take "
-            "GaussNewton (--operator ggn)"
+            "GaussNewton (fedscope hessian --operator ggn), which draws none"
         )
 
     @torch.no_grad()
