@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         top_eigenpairs,
         trace,
         update_sharpness,
+        whole_copy,
         worst_case_sharpness,
     )
 
@@ -212,6 +213,7 @@ __all__ = [
     "trace",
     "train",
     "update_sharpness",
+    "whole_copy",
     "worst_case_sharpness",
 ]
 

@@ -10,6 +10,7 @@ from fedscope.landscape.heterogeneity.cross_client import cross_client
 from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
@@ -138,6 +139,7 @@ __all__ = [
     "top_eigenpairs",
     "trace",
     "update_sharpness",
+    "whole_copy",
     "worst_case_sharpness",
 ]
 

@@ -5,7 +5,6 @@ the given batches, as averaged weights need. ``batch`` uses the statistics of th
 then no longer a mean over samples, so it is defined for a single batch only.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Callable
 from typing import get_args
@@ -17,7 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.trees import arguments, cloned, count, within
+from fedscope.landscape.loss.copies import whole_copy
+from fedscope.landscape.loss.trees import arguments, cloned, count
 
 
 def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
@@ -36,7 +36,7 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     """
     if bn not in get_args(BatchNormMode):
         raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
-    frozen = copied(model).eval().requires_grad_(False)
+    frozen = whole_copy(model).eval().requires_grad_(False)
     frozen.zero_grad(set_to_none=True)
     layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
     if bn == "batch":
@@ -49,15 +49,6 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     if bn == "recalibrate":
         recalibrate(frozen, batches)
     return frozen
-
-
-def copied(model: nn.Module) -> nn.Module:
-    """Return a deep copy, also of a network that keeps tensors it computed from others.
-
-    Its hooks and forward compute them anew (``weight_norm``), or keep them for the user to look at.
-    """
-    kept = (t for module in model.modules() for t in within(list(vars(module).values())) if not t.is_leaf)
-    return copy.deepcopy(model, {id(t): t.detach().clone() for t in kept})
 
 
 def has_batch_statistics(model: nn.Module) -> bool:

@@ -1,5 +1,8 @@
 """Derivatives in a network's parameters, and weight normalisation in operations that have two of them."""
 
+import gc
+import importlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +30,17 @@ def pulled(
 def joined(pieces: Sequence[Tensor]) -> Tensor:
     """Return tensors as one flat vector."""
     return torch.cat([piece.reshape(-1) for piece in pieces])
+
+
+def prepare_forward_mode() -> None:
+    """Import what PyTorch's first derivative in forward mode imports, and drop what that keeps.
+
+    The import (2.13) leaves a cycle with the frames that call for it, and all that these hold: an operator,
+    its graphs, a process group that then outlives the others.
+    """
+    if "torch._dynamo" not in sys.modules:
+        importlib.import_module("torch._dynamo")
+        gc.collect()
 
 
 def has_weight_norm(module: nn.Module) -> bool:

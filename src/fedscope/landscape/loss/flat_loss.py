@@ -15,7 +15,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import close, largest, once_differentiable
-from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.derivatives import joined, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
@@ -94,12 +94,12 @@ class FlatLoss:
         self.names = tuple(name for name, _ in trained)
         self.shapes = tuple(p.shape for _, p in trained)
         self.numels = tuple(p.numel() for _, p in trained)
-        self.center = torch.cat([p.reshape(-1) for _, p in trained])  # (n,)
         self.batches = Batches.of(batches).to(self.device, self.dtype)
         self._loss_fn = loss_fn
         self.exact = ExactArithmetic(model, self.device, twice=twice)
         self.model = frozen_copy(model, bn=bn, batches=self.batches)
         own = dict(self.model.named_parameters())
+        self.center = joined([own[name] for name in self.names])  # (n,)
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
         self.coupled = self.mixed = bn == "batch" or has_batch_statistics(self.model)
         self._fold = Fold(self.model)
@@ -256,6 +256,7 @@ class FlatLoss:
     @contextmanager
     def forward_mode(self) -> Iterator[None]:
         """Let the network be differentiated in forward mode, twice, in exact arithmetic."""
+        prepare_forward_mode()
         with self.exact(), self._fold.forward_mode(), warnings.catch_warnings():
             # PyTorch's own rules of forward mode go through its deprecated jit.
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)

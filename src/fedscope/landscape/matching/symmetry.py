@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batches, Data
-from fedscope.landscape.loss.batchnorm import copied
 from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, flat, mapped, some
 from fedscope.landscape.matching.channels import Axis, Piece
 from fedscope.landscape.matching.operations import RULES
@@ -135,7 +135,7 @@ def permutation_symmetry(model: nn.Module, batches: Data) -> Symmetry:
         UserError: the network does not run so, nothing in it may be permuted, or a random permutation of all
             groups changes its outputs by more than rounding.
     """
-    model = copied(getattr(model, "_orig_mod", model)).cpu().eval().requires_grad_(False)
+    model = whole_copy(getattr(model, "_orig_mod", model)).cpu().eval().requires_grad_(False)
     kinds = [p.dtype for p in model.parameters() if p.is_floating_point()]
     inputs = next(iter(Batches.of(batches).to("cpu", kinds[0] if kinds else torch.float32)))[0]
     few = some(inputs, slice(SAMPLES))
@@ -194,7 +194,7 @@ def _try(model: nn.Module, inputs: Tree, symmetry: Symmetry) -> None:
         UserError: it does.
     """
     for dtype in (torch.float64, None):
-        own = copied(model).to(dtype)
+        own = whole_copy(model).to(dtype)
         samples = mapped(partial(_cast, dtype), inputs)
         state = {name: _moved(tensor, place) for place, (name, tensor) in enumerate(own.state_dict().items())}
         own.load_state_dict(state)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fedscope.landscape.loss.batchnorm import copied
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, within
 from fedscope.landscape.matching.channels import EQUAL, FIXED, Axis, Channels, Piece, fixed
 
@@ -113,7 +113,7 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
         inputs: some samples; all that the network gives for them keeps its order.
         rules: see :class:`Tracer`.
     """
-    own = copied(model).eval().requires_grad_(False)
+    own = whole_copy(model).eval().requires_grad_(False)
     state = own.state_dict(keep_vars=True)
     tensors = list({id(tensor): tensor for tensor in state.values()}.values())
     tracer = Tracer(tensors, rules)

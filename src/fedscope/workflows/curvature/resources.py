@@ -75,7 +75,7 @@ def resources_of(
     ]
     named = chosen(trained, request.parameters or None)
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
-    batches = max(BATCHES, len(problem.batches))
+    batches = max(min(BATCHES, problem.batches.samples), len(problem.batches))
     vectors = Vectors(n, d, batches)
     base = torch.tensor(resident_memory(), device=named[0][1].device)
     if group is not None:

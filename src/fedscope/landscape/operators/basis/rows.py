@@ -227,10 +227,11 @@ class Rows:
 
     def sampled(self, count: int, columns: int) -> Tensor:
         """Return about so many columns of the last ``count`` kept rows, of this process' first part."""
-        kept = self._kept[slice(self._filled - count, self._filled)]
-        found = kept[:, :: max(1, kept.shape[1] // columns)].clone()
-        self._kept.release()  # of a file, each number has brought the pages around it
-        return found
+        kept, found = self._kept[slice(self._filled - count, self._filled)], []
+        for row in kept:
+            found.append(row[:: max(1, len(row) // columns)].clone())
+            self._kept.release()  # of a file, each number has brought the pages around it
+        return torch.stack(found)
 
     def _pieces(self, count: int) -> Pieces:
         return self._kept.pieces(self.fixed, self.fixed + count)
