@@ -92,6 +92,21 @@ def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(targe
     assert (plan.limit, plan.basis.place, plan.basis.half) == (4 * GIB, "memory", False)
 
 
+@pytest.mark.parametrize(("samples", "batches"), [(3, 3), (96, 16)])
+def test_few_samples_are_as_few_batches(
+    targets: Targets, samples: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def fitted(memory: int, base: int, vectors: Vectors, **choices: Any) -> Resources:
+        counted.append(vectors.batches)
+        return fitting(memory, base, vectors, **choices)
+
+    monkeypatch.setattr("fedscope.workflows.curvature.resources.fitting", fitted)
+    plans(replace(targets, samples=samples), Request(), memory=GIB)
+    assert counted == [batches]
+
+
 def test_what_has_no_plan_is_refused(targets: Targets) -> None:
     for request in (Request(engine="pyhessian"), Request(reading="code"), Request(clients=True)):
         with pytest.raises(UserError, match="--dry-run and --memory are for fedscope's own"):
