@@ -23,6 +23,6 @@ assert [one() for one in held] == [None, None]
 
 
 def test_an_operator_goes_with_its_name() -> None:
-    """In a process whose first derivative in forward mode it is: graphs do not wait for Python's collector."""
+    """In a process that takes its first derivative in forward mode: no graph waits for the collector."""
     done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
