@@ -41,7 +41,8 @@ def by_fully_shard(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
     for layer in model.children():
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return model
 
 
 def by_layers(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
@@ -54,7 +55,8 @@ def by_hand(model: nn.Module, mesh: DeviceMesh) -> nn.Module:
     for module in model.modules():
         for name, p in list(module.named_parameters(recurse=False)):
             setattr(module, name, nn.Parameter(distribute_tensor(p.detach(), mesh, [Shard(0)])))
-    model[1].running_mean = distribute_tensor(model[1].running_mean, mesh, [Shard(0)])
+    norm = model.get_submodule("1")
+    norm.running_mean = distribute_tensor(norm.get_buffer("running_mean"), mesh, [Shard(0)])
     return model
 
 

@@ -63,6 +63,7 @@ class LossOperator(BatchMean):
 
     _one_by_one = False  # whether the products are of each sample's own gradient
     _of_gradients = False  # whether they are derivatives of gradients
+    _by_chunks = False  # whether logits of many classes are taken by chunks
 
     def __init__(
         self,
@@ -280,7 +281,7 @@ class LossOperator(BatchMean):
 
     def _note(self) -> str:
         loss, parts = self._loss, []
-        if self._of_gradients and loss.logits.found:
+        if self._by_chunks and loss.logits.found:
             whole = loss.logits.whole
             parts.append(f"all logits at once, for {whole}" if whole else "logits by chunks")
         if loss.recomputes_blocks:

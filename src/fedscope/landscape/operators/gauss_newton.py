@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.recomputed.heads import Head, weighted
 from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -23,7 +24,30 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
+    _by_chunks = True
+
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        return self._chunked(inputs, targets) or self._whole(inputs, targets)
+
+    def _chunked(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor] | None:
+        """Return the graph of what goes into an output layer with many classes; None where that won't do."""
+        logits, found = self._loss.logits, self._loss.parameters
+        if not logits.found or logits.whole:
+            return None
+        with logits.apart() as heads:
+            outputs = one_tensor(self._loss.outputs(inputs))
+            loss = self._loss.of(outputs, targets)
+        if logits.whole or not weighted(loss, heads):
+            logits.whole = logits.whole or "a loss that is no sum over positions"
+            return None
+        below = [head.inputs for head in heads]
+        duals = [torch.zeros_like(h, requires_grad=True) for h in below]
+        transposed = pulled(below, found, duals, again=True)
+        graph = _Chunked((*transposed, *below, *duals))
+        graph.heads = heads
+        return graph, loss.detach()
+
+    def _whole(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
         self._loss.check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
@@ -35,12 +59,36 @@ class GaussNewton(LossOperator):
         return (*transposed, outputs, dual, point, slope), loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        if isinstance(graph, _Chunked):
+            return self._times_by_chunks(graph, v)
         *transposed, outputs, dual, point, slope = graph
         pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
         return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
 
+    def _times_by_chunks(self, graph: "_Chunked", v: Tensor) -> Tensor:
+        parameters, along = self._loss.parameters, self._loss.split(v)
+        count, heads = len(parameters), graph.heads
+        transposed, below, duals = graph[:count], graph[count : -len(heads)], graph[-len(heads) :]
+        places = {id(parameter): i for i, parameter in enumerate(parameters)}
+        back, direct = [], []
+        for head, pushed in zip(heads, pulled(transposed, duals, along), strict=True):
+            own = [places.get(id(tensor)) for tensor in (head.layer.weight, head.layer.bias)]
+            below_it, *its = head.times(pushed, *(None if i is None else along[i] for i in own))
+            back.append(below_it)
+            direct += [(i, part) for i, part in zip(own, its, strict=True) if i is not None]
+        found = list(pulled(below, parameters, back))
+        for i, part in direct:
+            found[i] = found[i] + part
+        return joined(found)
+
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return gauss_newton_forms(self._loss, inputs, targets, v)
+
+
+class _Chunked(tuple[Tensor, ...]):
+    """Jᵀu of what goes into the heads, that itself, and its u."""
+
+    heads: list[Head]
 
 
 def one_tensor(outputs: object) -> Tensor:

@@ -124,10 +124,54 @@ def test_an_operator_takes_chunks_and_says_so(monkeypatch: pytest.MonkeyPatch) -
     written = Hessian(model, WHOLE["written out"][0], data)
     torch.testing.assert_close(written @ v, product.vector)
     assert "all logits at once, for log_softmax" in str(written.plan)
-    assert "logits" not in str(GaussNewton(model, mean_of_sequences, data).plan)
     monkeypatch.setattr(logits, "CLASSES", 1000)
     whole = Hessian(model, mean_of_sequences, data)
     torch.testing.assert_close(whole @ v, product.vector)
     assert "logits" not in str(whole.plan)
     positions, bytes_of_logits = 8 * 7, WORDS * 8
     assert whole.plan.size - chunked.plan.size > positions * bytes_of_logits
+
+
+@pytest.mark.parametrize("kind", CHUNKED)
+@pytest.mark.parametrize("tied", [True, False])
+def test_gauss_newton_takes_chunks(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, data = Language(tied).double(), Batches(TOKENS.repeat(2, 1), TOKENS.repeat(2, 1), 4)
+    monkeypatch.setattr(logits, "_CHUNK", 5 * WORDS * 8)  # five positions
+    v = torch.randn(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    chunked = GaussNewton(model, CHUNKED[kind], data)
+    product = chunked @ v
+    assert "logits by chunks" in str(chunked.plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    whole = GaussNewton(model, CHUNKED[kind], data)
+    torch.testing.assert_close(product, whole @ v, rtol=1e-9, atol=1e-12)
+    assert "logits" not in str(whole.plan)
+    assert whole.plan.size > chunked.plan.size
+
+
+@pytest.mark.parametrize("frozen", ["head", "head.bias", "words"])
+def test_gauss_newton_leaves_what_is_frozen(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model, data = Language(False).double(), Batches(TOKENS, TOKENS)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(frozen))
+    chunked = GaussNewton(model, mean_of_sequences, data)
+    v = torch.randn(chunked.shape[0], dtype=torch.float64)
+    product = chunked @ v
+    assert "logits by chunks" in str(chunked.plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    torch.testing.assert_close(product, GaussNewton(model, mean_of_sequences, data) @ v)
+
+
+def test_gauss_newton_of_a_loss_that_is_no_sum_takes_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def squared(scores: Tensor, tokens: Tensor) -> Tensor:
+        return F.cross_entropy(scores.transpose(1, 2), tokens, reduction="none").square().mean()
+
+    torch.manual_seed(0)
+    model, data = Language(True).double(), Batches(TOKENS, TOKENS)
+    v = torch.randn(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    written = GaussNewton(model, squared, data)
+    product = written @ v
+    assert "all logits at once, for a loss that is no sum over positions" in str(written.plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    torch.testing.assert_close(product, GaussNewton(model, squared, data) @ v)

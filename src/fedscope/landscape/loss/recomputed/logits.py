@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedscope.landscape.loss.recomputed.functions import recomputed
+from fedscope.landscape.loss.recomputed.heads import Head
 
 CLASSES = 4096  # of an output layer whose logits are chunked
 _CHUNK = 64 << 20  # bytes of a chunk's logits
@@ -34,6 +35,7 @@ class ChunkedLogits:
         largest = max(layers, key=lambda layer: layer.out_features, default=None)
         self._layer = largest if largest and largest.out_features >= CLASSES else None
         self.whole = ""
+        self._heads: list[Head] | None = None
 
     @property
     def found(self) -> bool:
@@ -52,6 +54,16 @@ class ChunkedLogits:
             yield
         finally:
             del layer.forward
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Head]]:
+        """Let cross-entropies be leaves, and list the heads that they are of."""
+        found = self._heads = []
+        try:
+            with self():
+                yield found
+        finally:
+            self._heads = None
 
 
 class Logits(Tensor):
@@ -137,6 +149,9 @@ class Logits(Tensor):
             for part, own in zip(h.split(self._chunk), labels.split(self._chunk), strict=True)
         ]
         each = torch.cat(losses)
+        if (heads := self._owner._heads) is not None:
+            each = each.detach().requires_grad_(True)
+            heads.append(Head(h, self._layer, each, labels != ignored, self._chunk))
         if reduction == "none":
             return each.view(target.shape)
         total = each.sum()
