@@ -247,8 +247,9 @@ def _numbers(values: Sequence[float] | None) -> Tensor:
     return torch.tensor(values or (), dtype=torch.float64)
 
 
+_UNBIASED = "without the upward bias of few samples, which each value by itself has"
 COMPARISONS: tuple[Comparison, ...] = (
-    Comparison("λ_max", _lambda_max, sharpness=True),
+    Comparison("λ_max", _lambda_max, sharpness=True, meaning=_UNBIASED),
     Comparison("trace", _trace, sharpness=True),
     *(
         Comparison(f"{symbol} ({reading})", partial(_mean_over_pairs, symbol, reading))

@@ -70,6 +70,7 @@ def test_differences_are_to_the_first_and_carry_a_verdict() -> None:
     table = _compared([_record("a", 50.0), _record("b", 40.0), _record("c", 50.1)])
     assert table.title == "Difference to a@3"
     assert table.columns == ("checkpoint", "λ_max", "trace")
+    assert "λ_max: without the upward bias of few samples" in table.notes[0]
     (b, lower, same), (c, unclear, _) = table.rows
     assert (b, c) == ("b@3", "c@3")
     assert lower.startswith("−10")
