@@ -103,7 +103,7 @@ def test_few_samples_are_as_few_batches(
         return fitting(memory, base, vectors, **choices)
 
     monkeypatch.setattr("fedscope.workflows.curvature.resources.fitting", fitted)
-    plans(replace(targets, samples=samples), Request(), memory=GIB)
+    plans(replace(targets, samples=samples), Request(), memory=16 * GIB)
     assert counted == [batches]
 
 
