@@ -23,6 +23,8 @@ from torch import Tensor
 from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces
 from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
+_LITTLE = 2.0**-16  # of a vector: a sixteenth of the rounding of its numbers in half precision
+
 
 class Rows:
     """Room for rows, and the rows so far.
@@ -141,6 +143,7 @@ class Rows:
 
         In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
         second round measures what the first left, so that the first one's coefficients need only be a guess.
+        In half precision very little is left there: ``append`` measures the row that is kept anyway.
         """
         dtype, vector = self.dtype, vector.to(torch.float64, copy=True)
         first = (self._mixed(self._inner(count, vector)) if guess is None else guess).to(dtype)
@@ -152,6 +155,8 @@ class Rows:
                 yield piece @ vector[columns].to(dtype)
 
         again = self._mixed(self.shards.total(left())).to(dtype)
+        if self._mix is not None and float(again.norm()) <= _LITTLE * self.shards.norm(vector):
+            return first.double(), vector
         kept_again = self._unmixed(again)
         for columns, piece in self._pieces(count):
             vector[columns] -= piece.T @ kept_again
