@@ -48,7 +48,7 @@ def test_a_space_that_is_exhausted_leaves_rounding_alone() -> None:
     spectrum = torch.tensor([3.0] * 5 + [1.0] * 45, dtype=torch.float64)
     krylov = process(spectrum, 2)
     assert krylov.betas[-1] == 0
-    assert krylov.unseen(3.1) == pytest.approx(math.sqrt(100 / math.pi) * torch.finfo(torch.float64).eps)
+    assert krylov.unseen(3.1) == pytest.approx(math.sqrt(100 / math.pi) * torch.finfo(torch.float64).eps / 2)
 
 
 def test_nothing_lies_beyond_infinity_and_a_known_start_says_less() -> None:
@@ -92,3 +92,10 @@ def test_copies_of_an_eigenvalue_are_found() -> None:
     assert found.converged
     expected = torch.linalg.eigvalsh(matrix).flip(0)[:6]
     torch.testing.assert_close(found.values, expected, rtol=5e-3, atol=0)
+
+
+def test_a_hundred_million_coordinates_are_within_reach_of_single_precision() -> None:
+    """GPT-2 small has 124 million, and an outlier is certified after a few steps."""
+    alphas, betas, eps = [0.0] * 30, [1.0] * 30, torch.finfo(torch.float32).eps
+    assert unseen(alphas, betas, 4.0, 124_439_808, eps=eps) < MOST
+    assert unseen(alphas, betas, 4.0, 10**9, eps=eps) > MOST
