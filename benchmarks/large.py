@@ -43,8 +43,8 @@ def measured(name: str, data_dir: Path | None, threads: str) -> dict[str, Any]:
     value, trace = record["lambda_max"], record["trace"]
     return {
         "command": " ".join(("fedscope", "hessian", *options, "--threads", threads)),
-        "parameters": record["parameters"],
-        "samples": record["samples"],
+        "network": made,
+        "samples": record["problem"]["samples"],
         "lambda_max": value,
         "trace": trace,
         "products": record["matvecs"],
