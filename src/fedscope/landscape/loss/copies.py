@@ -41,7 +41,7 @@ def whole_copy(model: nn.Module) -> nn.Module:
         )
     kept = (t for module in model.modules() for t in within(list(vars(module).values())) if not t.is_leaf)
     memo: dict[int, object] = {id(t): t.detach().clone() for t in kept}
-    if not dist.is_available() or not dist.is_initialized() or not is_sharded(model):
+    if not dist.is_available() or not dist.is_initialized() or not _is_sharded(model):
         return copy.deepcopy(model, memo)
     memo |= {id(t): _whole(t) for t in chain(model.parameters(), model.buffers()) if _is_shard(t)}
     for module in model.modules():
@@ -52,7 +52,7 @@ def whole_copy(model: nn.Module) -> nn.Module:
         return copy.deepcopy(model, memo)
 
 
-def is_sharded(model: nn.Module) -> bool:
+def _is_sharded(model: nn.Module) -> bool:
     """Say whether a parameter or buffer is sharded, or gathered for the time being."""
     from torch.distributed.fsdp import FSDPModule
 

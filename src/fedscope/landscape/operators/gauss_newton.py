@@ -4,12 +4,15 @@ Its Jacobian J is never formed: Jv is the derivative of u ↦ Jᵀu, which is li
 "double backward", as in Pearlmutter's product), so that any model with a second derivative will do.
 """
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.heads import Head, weighted
+from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -34,18 +37,19 @@ class GaussNewton(LossOperator):
         logits, found = self._loss.logits, self._loss.parameters
         if not logits.found or logits.whole:
             return None
-        with logits.apart() as heads:
+        with logits():
             outputs = one_tensor(self._loss.outputs(inputs))
+        with logits.apart() as heads:
             loss = self._loss.of(outputs, targets)
-        if logits.whole or not weighted(loss, heads):
-            logits.whole = logits.whole or "a loss that is no sum over positions"
+        if logits.whole or not isinstance(outputs, Logits) or not weighted(loss, heads):
+            logits.whole = logits.whole or "a loss that is no weighted sum over positions"
+            return None
+        if not any(head.used for head in heads):
             return None
         below = [head.inputs for head in heads]
         duals = [torch.zeros_like(h, requires_grad=True) for h in below]
         transposed = pulled(below, found, duals, again=True)
-        graph = _Chunked((*transposed, *below, *duals))
-        graph.heads = heads
-        return graph, loss.detach()
+        return _Chunked((*transposed, *below, *duals), heads), loss.detach()
 
     def _whole(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
@@ -66,20 +70,20 @@ class GaussNewton(LossOperator):
         return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
 
     def _times_by_chunks(self, graph: "_Chunked", v: Tensor) -> Tensor:
-        parameters, along = self._loss.parameters, self._loss.split(v)
-        count, heads = len(parameters), graph.heads
-        transposed, below, duals = graph[:count], graph[count : -len(heads)], graph[-len(heads) :]
-        places = {id(parameter): i for i, parameter in enumerate(parameters)}
+        parameters, heads = self._loss.parameters, graph.heads
+        along = dict(zip(map(id, parameters), self._loss.split(v), strict=True))
+        below, duals = graph[-2 * len(heads) : -len(heads)], graph[-len(heads) :]
         back, direct = [], []
-        for head, pushed in zip(heads, pulled(transposed, duals, along), strict=True):
-            own = [places.get(id(tensor)) for tensor in (head.layer.weight, head.layer.bias)]
-            below_it, *its = head.times(pushed, *(None if i is None else along[i] for i in own))
+        pushed = pulled(graph[: len(parameters)], duals, tuple(along.values()))
+        for head, own in zip(heads, pushed, strict=True):
+            layers = [id(tensor) for tensor in (head.layer.weight, head.layer.bias)]
+            below_it, *its = head.times(own, *map(along.get, layers))
             back.append(below_it)
-            direct += [(i, part) for i, part in zip(own, its, strict=True) if i is not None]
-        found = list(pulled(below, parameters, back))
-        for i, part in direct:
-            found[i] = found[i] + part
-        return joined(found)
+            direct += [(layer, part) for layer, part in zip(layers, its, strict=True) if part is not None]
+        found = dict(zip(along, pulled(below, parameters, back), strict=True))
+        for layer, part in direct:
+            found[layer] = found[layer] + part
+        return joined(tuple(found.values()))
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return gauss_newton_forms(self._loss, inputs, targets, v)
@@ -89,6 +93,12 @@ class _Chunked(tuple[Tensor, ...]):
     """Jᵀu of what goes into the heads, that itself, and its u."""
 
     heads: list[Head]
+
+    def __new__(cls, tensors: Iterable[Tensor], heads: list[Head]) -> "_Chunked":
+        """Return such a graph."""
+        found = super().__new__(cls, tensors)
+        found.heads = heads
+        return found
 
 
 def one_tensor(outputs: object) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, Hessian
 from fedscope.landscape.loss.checks import largest
 from fedscope.landscape.loss.recomputed import logits
@@ -149,8 +150,8 @@ def test_gauss_newton_takes_chunks(kind: str, tied: bool, monkeypatch: pytest.Mo
     assert whole.plan.size > chunked.plan.size
 
 
-@pytest.mark.parametrize("frozen", ["head", "head.bias", "words"])
-def test_gauss_newton_leaves_what_is_frozen(frozen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("frozen", [("head",), ("head.bias",), ("words",), ("words", "inner")])
+def test_gauss_newton_leaves_what_is_frozen(frozen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     model, data = Language(False).double(), Batches(TOKENS, TOKENS)
     for name, parameter in model.named_parameters():
@@ -172,6 +173,31 @@ def test_gauss_newton_of_a_loss_that_is_no_sum_takes_all_at_once(monkeypatch: py
     v = torch.randn(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
     written = GaussNewton(model, squared, data)
     product = written @ v
-    assert "all logits at once, for a loss that is no sum over positions" in str(written.plan)
+    assert "all logits at once, for a loss that is no weighted sum over positions" in str(written.plan)
     monkeypatch.setattr(logits, "CLASSES", 1000)
     torch.testing.assert_close(product, GaussNewton(model, squared, data) @ v)
+
+
+def test_gauss_newton_is_of_what_the_network_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a network that returns its loss, which is linear in it, nothing is left."""
+
+    class Own(Language):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return F.cross_entropy(super().forward(tokens).transpose(1, 2), tokens, reduction="none")
+
+    torch.manual_seed(0)
+    model, data = Own(True).double(), Batches(TOKENS, TOKENS)
+    operator = GaussNewton(model, lambda losses, _: losses.mean(), data)
+    v = torch.randn(operator.shape[0], dtype=torch.float64)
+    assert float((operator @ v).abs().max()) == 0
+
+
+def test_gauss_newton_of_what_is_not_used_is_refused() -> None:
+    class Spare(Language):
+        def __init__(self) -> None:
+            super().__init__(tied=False)
+            self.spare = nn.Linear(8, 8)
+
+    model, data = Spare().double(), Batches(TOKENS, TOKENS)
+    with pytest.raises(UserError, match="does not depend on the trainable parameters"):
+        GaussNewton(model, mean_of_sequences, data, parameters=["spare.*"]).matvec(torch.ones(72).double())

@@ -9,7 +9,8 @@ from torch import Tensor
 from fedscope.landscape import LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.gauss_quadrature import share_limits
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.landscape.spectral.krylov.unseen import MOST, unseen
+from fedscope.landscape.spectral.krylov.ritz import Which
+from fedscope.landscape.spectral.krylov.unseen import MOST, least, unseen
 
 
 def process(spectrum: Tensor, steps: int, seed: int = 0) -> Lanczos:
@@ -94,8 +95,22 @@ def test_copies_of_an_eigenvalue_are_found() -> None:
     torch.testing.assert_close(found.values, expected, rtol=5e-3, atol=0)
 
 
-def test_a_hundred_million_coordinates_are_within_reach_of_single_precision() -> None:
-    """GPT-2 small has 124 million, and an outlier is certified after a few steps."""
+def test_rounding_leaves_a_probability_that_no_step_lowers() -> None:
+    """GPT-2 small has 124 million coordinates: its outlier is within reach of float32, a billion's is not."""
     alphas, betas, eps = [0.0] * 30, [1.0] * 30, torch.finfo(torch.float32).eps
-    assert unseen(alphas, betas, 4.0, 124_439_808, eps=eps) < MOST
-    assert unseen(alphas, betas, 4.0, 10**9, eps=eps) > MOST
+    for n, told in ((124_439_808, True), (10**9, False)):
+        assert unseen(alphas, betas, 4.0, n, eps=eps) == pytest.approx(least(n, eps))
+        assert (least(n, eps) < MOST) == told
+
+
+@pytest.mark.parametrize("which", ["largest", "both"])
+def test_what_rounding_leaves_is_enough(which: Which, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a billion coordinates: the search ends, by the least that can be told."""
+    monkeypatch.setattr("fedscope.landscape.spectral.krylov.lanczos.least", lambda n, eps: 2e-3)
+    monkeypatch.setattr("fedscope.landscape.spectral.krylov.unseen.least", lambda n, eps: 2e-3)
+    values = torch.cat([torch.linspace(-1, 1, 298), torch.tensor([5.0, -4.0])]).double()
+    found = top_eigenpairs(
+        LambdaOperator(lambda v: values * v, 300, dtype=torch.float64), which=which, seed=0
+    )
+    assert found.certified.all()
+    assert found.matvecs < 60

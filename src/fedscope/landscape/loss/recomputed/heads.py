@@ -27,14 +27,28 @@ class Head:
     chunk: int  # positions at a time
     weights: Tensor | None = None  # c, (P,)
 
+    @property
+    def used(self) -> bool:
+        """Whether the logits depend on what is differentiated in."""
+        b = self.layer.bias
+        return (
+            self.inputs.requires_grad
+            or self.layer.weight.requires_grad
+            or (b is not None and b.requires_grad)
+        )
+
     @torch.no_grad()
     def times(
         self, along: Tensor, weight: Tensor | None, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return JᵀH_f J (dh, dW, db) as three tensors; None: the layer's are not differentiated in."""
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Return JᵀH_f J (dh, dW, db) in its three parts, (P, d), (C, d) and (C,).
+
+        None in place of dW or db: the layer's is not differentiated in, and there is no such part.
+        """
         assert self.weights is not None
         W, b = self.layer.weight, self.layer.bias
-        back, to_weight, to_bias = torch.empty_like(along), torch.zeros_like(W), W.new_zeros(len(W))
+        back = torch.empty_like(along)
+        to_weight, to_bias = (None if part is None else torch.zeros_like(part) for part in (weight, bias))
         for first in range(0, len(along), self.chunk):
             own = slice(first, first + self.chunk)
             h = self.inputs[own]
@@ -45,8 +59,10 @@ class Head:
             curved = p * (pushed - (p * pushed).sum(1, keepdim=True))
             curved *= (self.weights[own] * self.labelled[own])[:, None]
             back[own] = curved @ W
-            to_weight += curved.T @ h
-            to_bias += curved.sum(0)
+            if to_weight is not None:
+                to_weight += curved.T @ h
+            if to_bias is not None:
+                to_bias += curved.sum(0)
         return back, to_weight, to_bias
 
 

@@ -57,11 +57,10 @@ class ChunkedLogits:
 
     @contextmanager
     def apart(self) -> Iterator[list[Head]]:
-        """Let cross-entropies be leaves, and list the heads that they are of."""
+        """Let cross-entropies of such logits be leaves, and list the heads that they are of."""
         found = self._heads = []
         try:
-            with self():
-                yield found
+            yield found
         finally:
             self._heads = None
 

@@ -143,7 +143,7 @@ class Rows:
 
         In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
         second round measures what the first left, so that the first one's coefficients need only be a guess.
-        In half precision very little is left there: ``append`` measures the row that is kept anyway.
+        In half precision it is left as it is where that is little: ``append`` measures the row that is kept.
         """
         dtype, vector = self.dtype, vector.to(torch.float64, copy=True)
         first = (self._mixed(self._inner(count, vector)) if guess is None else guess).to(dtype)
@@ -232,11 +232,13 @@ class Rows:
 
     def sampled(self, count: int, columns: int) -> Tensor:
         """Return about so many columns of the last ``count`` kept rows, of this process' first part."""
-        kept, found = self._kept[slice(self._filled - count, self._filled)], []
-        for row in kept:
-            found.append(row[:: max(1, len(row) // columns)].clone())
+        kept = self._kept[slice(self._filled - count, self._filled)]
+        step = max(1, kept.shape[1] // columns)
+        found = kept.new_empty(count, len(range(0, kept.shape[1], step)))
+        for own, row in zip(found, kept, strict=True):
+            own.copy_(row[::step])
             self._kept.release()  # of a file, each number has brought the pages around it
-        return torch.stack(found)
+        return found
 
     def _pieces(self, count: int) -> Pieces:
         return self._kept.pieces(self.fixed, self.fixed + count)

@@ -21,7 +21,7 @@ from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.basis.views import Basis, onto
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import generator_of, rademacher
-from fedscope.landscape.spectral.krylov.unseen import unseen
+from fedscope.landscape.spectral.krylov.unseen import least, unseen
 
 
 class Lanczos:
@@ -147,6 +147,10 @@ class Lanczos:
             return 1.0
         at = self._nearer(at)
         return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self.eps, random_part=random_part)
+
+    def has_seen(self, at: float, most: float, random_part: float = 1.0) -> bool:
+        """Say whether that probability is at most ``most``, or the least that rounding lets be told."""
+        return self.unseen(at, random_part) <= max(most, least(self._op.shape[0], self.eps))
 
     def _nearer(self, at: float) -> float:
         """Return ``at`` nearer to the Ritz values by what rows in half precision may have moved a value.

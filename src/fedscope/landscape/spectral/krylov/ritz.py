@@ -184,7 +184,7 @@ def seen(krylov: Lanczos, goal: Goal, values: Tensor, random_part: float = 1.0) 
     (low, high), theta = goal.reaches(values), torch.linalg.eigvalsh(krylov.projected)
     outside = (low < theta[0]) & (high > theta[-1])
     found = [
-        out and all(krylov.unseen(end, random_part) <= goal.most for end in ends)
+        out and all(krylov.has_seen(end, goal.most, random_part) for end in ends)
         for out, *ends in zip(outside.tolist(), low.tolist(), high.tolist(), strict=True)
     ]
     return torch.tensor(found)
