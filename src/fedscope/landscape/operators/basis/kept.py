@@ -60,11 +60,13 @@ class Kept:
         own._room.take(self._room, rows)
         return own
 
-    def write(self, row: int, vector: Tensor) -> None:
-        """Set a row to a vector of local coordinates."""
+    def write(self, row: int, vector: Tensor, norm: float = 1.0) -> None:
+        """Set a row to a vector of local coordinates, divided by ``norm``, piece by piece."""
         for part, numbers in enumerate(vector.split(self.shards.width)):
-            if len(numbers):
-                self._room.write(part, slice(row, row + 1), slice(None), numbers[None])
+            for first in range(0, len(numbers), WHOLE):
+                piece = numbers[None, first : first + WHOLE]
+                within = slice(first, first + piece.shape[1])
+                self._room.write(part, slice(row, row + 1), within, piece / norm)
 
     def row(self, row: int) -> Tensor:
         """Return a row's local coordinates."""

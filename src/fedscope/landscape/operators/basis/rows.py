@@ -117,7 +117,7 @@ class Rows:
         self._kept.release()  # what a product with the whole basis has read
         self._kept.grow(row, self.fixed + min(2 * m, self.n))
         norm = self.shards.norm(vector)
-        self._kept.write(row, vector / norm)
+        self._kept.write(row, vector, norm)
         self._filled += 1
         if self._mix is None:
             return 0.0

@@ -98,7 +98,7 @@ class BatchMean(Operator):
             together, images = range(first, min(first + some_at_a_time, count)), []
             for b in together:
                 products = self._shaped(b, products_of(b, rows), rows)
-                totals.add_(products, alpha=self._counts[b] / sum(self._counts))
+                totals.add_(products, alpha=self._counts[b] / sum(self._counts))  # in float64, of any dtype
                 forms[:, b] = _inner(rows, products)
                 if waiting:
                     waiting.set(b * len(rows), products)
@@ -134,7 +134,7 @@ class BatchMean(Operator):
         for first in range(0, count, shards.ranks):
             b, own = first + shards.rank, torch.zeros_like(rows, dtype=torch.float64)
             if b < count:
-                own = self._shaped(b, products_of(b, rows), rows)
+                own = self._shaped(b, products_of(b, rows), rows).double()
                 forms[:, b] = _inner(rows, own)
                 if onto is not None and projections is not None and not shared:
                     projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
@@ -154,7 +154,7 @@ class BatchMean(Operator):
             raise ValueError(
                 f"the products of batch {b} have shape {tuple(products.shape)}; expected {tuple(rows.shape)}"
             )
-        return products.double()
+        return products
 
     @torch.no_grad()
     def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
@@ -164,7 +164,7 @@ class BatchMean(Operator):
         blocks, lengths = totals.new_zeros(m, count, len(self.blocks)), [length for _, length in self.blocks]
         inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
         for b in share(count, self._group):
-            parts = self._shaped(b, self.batch_products(b, probes), probes) * probes
+            parts = self._shaped(b, self.batch_products(b, probes), probes).double() * probes
             totals.add_(parts, alpha=self._counts[b] / sum(self._counts))
             blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(lengths, 1)], 1)
             inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
@@ -176,4 +176,6 @@ class BatchMean(Operator):
 def _inner(rows: Tensor, products: Tensor) -> Tensor:
     """Return the inner products (m,) of the rows of two matrices (m, n) in float64."""
     pieces = zip(rows.split(WHOLE, 1), products.split(WHOLE, 1), strict=True)
-    return torch.stack([torch.linalg.vecdot(row.double(), product) for row, product in pieces]).sum(0)
+    return torch.stack([torch.linalg.vecdot(row.double(), product.double()) for row, product in pieces]).sum(
+        0
+    )
