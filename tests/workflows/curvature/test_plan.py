@@ -176,7 +176,7 @@ def test_a_file_that_no_memory_holds_is_in_half_precision(
 
 
 def test_processes_share_a_basis_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.5, True, 29)):
+    for ranks, memory, half, rows in ((4, 5, False, 64), (4, 3, True, 64), (2, 2.7, True, 31)):
         found = _chosen(memory, ranks=ranks, monkeypatch=monkeypatch)
         assert found.storage.group is not None
         assert (found.storage.place, found.storage.half, found.rows) == ("memory", half, rows)

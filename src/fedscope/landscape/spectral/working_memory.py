@@ -28,13 +28,13 @@ class Vectors:
         """Return the bytes of a Lanczos step: the sum, a batch's product, and those that wait together."""
         d = self.itemsize
         waiting = min(self.batches * d, max(IMAGES // self.n, d))
-        product = _WIDE + 2 * d + waiting * (1 if waiting == d else 2)
-        orthogonalised = 2 * d + 2 * _WIDE
+        product = 2 * _WIDE + 2 * d + waiting * (1 if waiting == d else 2)
+        orthogonalised = d + 3 * _WIDE
         return self.n * max(product, orthogonalised)
 
     def probes(self, block: int) -> int:
         """Return the bytes of a block of probes: sums, a batch's products, the projections, the products."""
-        each = _WIDE + 5 * self.itemsize
+        each = 2 * _WIDE + 5 * self.itemsize
         return self.n * (block * each + _WIDE) + _WIDE * min(self.n, WHOLE)
 
     def kept(self, probes: int = MIN_PROBES) -> int:

@@ -114,9 +114,9 @@ def fitting(
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
     share = 1.0 if _WIDE * n > LIMIT else _HEAP
-    beside = 4 * d * n  # the operator's copies of the weights, and a product as autograd gives it
-    if group is not None:
-        beside += _WIDE * n  # a batch's product, which ranks exchange in float64
+    # The operator's copies of the weights, a product as autograd gives it; the eigenvectors that wait beside
+    # a trace, and the row that would come next.
+    beside = (4 + pairs + 1) * d * n
     fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
     room = int(share * memory) - fixed
     storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder, group=group))
