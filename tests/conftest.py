@@ -36,6 +36,12 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _own_random_numbers() -> None:
+    """What a test draws without a seed does not depend on the tests before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _freed_memory_is_returned() -> Iterator[None]:
     """A command's process keeps it for steps of one size; here, after all sizes, it would be gigabytes."""

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -112,16 +114,17 @@ def test_the_model_is_left_alone_and_float32_will_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "message"),
+    ("build", "message"),
     [
-        (nn.Linear(3, 2), "no channels of the network can be permuted"),
-        (Unseen(), "changes the network's outputs"),
-        (nn.Linear(4, 2), "cannot be told"),
+        (lambda: nn.Linear(3, 2), "no channels of the network can be permuted"),
+        (Unseen, "changes the network's outputs"),
+        (lambda: nn.Linear(4, 2), "cannot be told"),
     ],
+    ids=["nothing hidden", "order unseen", "does not fit"],
 )
-def test_what_cannot_be_matched_is_refused(model: nn.Module, message: str) -> None:
+def test_what_cannot_be_matched_is_refused(build: Callable[[], nn.Module], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        of(model, torch.randn(4, 3))
+        of(build(), torch.randn(4, 3))
 
 
 def test_states_and_permutations_that_do_not_fit_are_refused() -> None:
