@@ -8,12 +8,15 @@ A batch's loss L_b may weight its samples, by classes or by their numbers of tok
 are read off the gradients in the outputs o: ∂L_b/∂o_i = c_i ∂ℓ_i/∂o_i.
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import close, largest, slack
 from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import fisher_forms
 from fedscope.landscape.loss.trees import Tree, split
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -35,17 +38,24 @@ class EmpiricalFisher(LossOperator):
     """
 
     _one_by_one = True
+    _by_chunks = True
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        outputs = one_tensor(self._loss.outputs(inputs))
-        pairs = zip(outputs.split(1), split(targets, 1), strict=True)
-        alone = [self._loss.of(output, target) for output, target in pairs]
+        outputs = self._outputs(inputs)
+        each = (outputs[i : i + 1] for i in range(outputs.shape[0]))
+        alone = [self._loss.of(*pair) for pair in zip(each, split(targets, 1), strict=True)]
         self._loss.check_used(torch.stack(alone))
         whole = self._loss.of(outputs, targets)
         losses = _contributions(outputs, alone, whole)
         dual = torch.zeros_like(losses, requires_grad=True)
         transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
         return (*transposed, losses, dual), whole.detach()
+
+    def _outputs(self, inputs: Tree) -> Tensor:
+        logits = self._loss.logits
+        with nullcontext() if logits.whole else logits():
+            outputs = one_tensor(self._loss.outputs(inputs))
+        return outputs.tracked() if isinstance(outputs, Logits) else outputs
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         *transposed, losses, dual = graph
@@ -95,9 +105,13 @@ def _weights(own: Tensor, shared: Tensor) -> Tensor:
 
 
 def _rows(loss: Tensor, outputs: Tensor) -> Tensor:
-    """Return ∂loss/∂outputs, (n, …) as (n, numbers of an output), float64."""
-    (gradient,) = torch.autograd.grad(loss, outputs, retain_graph=True, materialize_grads=True)
-    return gradient.reshape(len(outputs), -1).double()
+    """Return ∂loss/∂outputs, (n, …) as (n, numbers of an output), float64.
+
+    Of logits by chunks it is that in what they are computed from: a sample's weight is in this as well.
+    """
+    point = outputs.inputs if isinstance(outputs, Logits) else outputs
+    (gradient,) = torch.autograd.grad(loss, point, retain_graph=True, materialize_grads=True)
+    return gradient.reshape(len(point), -1).double()
 
 
 def _no_mean() -> UserError:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, GaussNewton, Hessian
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.loss.checks import largest
 from fedscope.landscape.loss.recomputed import logits
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
@@ -16,6 +16,7 @@ from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
 WORDS = 60
 TOKENS = torch.randint(WORDS, (4, 7), generator=torch.Generator().manual_seed(0))
 Loss = Callable[[Tensor, Tensor], Tensor]
+Relative = type[GaussNewton] | type[EmpiricalFisher]
 
 
 class Language(nn.Module):
@@ -35,6 +36,13 @@ class Language(nn.Module):
 
 def mean_of_sequences(scores: Tensor, tokens: Tensor) -> Tensor:
     return F.cross_entropy(scores.transpose(1, 2), tokens, reduction="none").mean(1).mean()
+
+
+def weighted_sequences(scores: Tensor, tokens: Tensor) -> Tensor:
+    """A weighted mean over the sequences, by the number of their tokens that are low."""
+    weights = (tokens < WORDS // 2).sum(1).to(scores.dtype)
+    each = F.cross_entropy(scores.transpose(1, 2), tokens, reduction="none").mean(1)
+    return (weights * each).sum() / weights.sum()
 
 
 CHUNKED: dict[str, Loss] = {
@@ -133,35 +141,46 @@ def test_an_operator_takes_chunks_and_says_so(monkeypatch: pytest.MonkeyPatch) -
     assert whole.plan.size - chunked.plan.size > positions * bytes_of_logits
 
 
-@pytest.mark.parametrize("kind", CHUNKED)
+@pytest.mark.parametrize(
+    ("operator", "loss"),
+    [
+        *((GaussNewton, loss) for loss in CHUNKED.values()),
+        *((EmpiricalFisher, loss) for name, loss in CHUNKED.items() if name != "permuted"),  # no mean
+        (EmpiricalFisher, weighted_sequences),
+    ],
+)
 @pytest.mark.parametrize("tied", [True, False])
-def test_gauss_newton_takes_chunks(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relatives_of_the_hessian_take_chunks(
+    tied: bool, operator: Relative, loss: Loss, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     model, data = Language(tied).double(), Batches(TOKENS.repeat(2, 1), TOKENS.repeat(2, 1), 4)
-    monkeypatch.setattr(logits, "_CHUNK", 5 * WORDS * 8)  # five positions
     v = torch.randn(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
-    chunked = GaussNewton(model, CHUNKED[kind], data)
+    chunked = operator(model, loss, data)
     product = chunked @ v
     assert "logits by chunks" in str(chunked.plan)
     monkeypatch.setattr(logits, "CLASSES", 1000)
-    whole = GaussNewton(model, CHUNKED[kind], data)
+    whole = operator(model, loss, data)
     torch.testing.assert_close(product, whole @ v, rtol=1e-9, atol=1e-12)
     assert "logits" not in str(whole.plan)
     assert whole.plan.size > chunked.plan.size
 
 
 @pytest.mark.parametrize("frozen", [("head",), ("head.bias",), ("words",), ("words", "inner")])
-def test_gauss_newton_leaves_what_is_frozen(frozen: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("operator", [GaussNewton, EmpiricalFisher])
+def test_relatives_leave_what_is_frozen(
+    frozen: tuple[str, ...], operator: Relative, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(0)
     model, data = Language(False).double(), Batches(TOKENS, TOKENS)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not name.startswith(frozen))
-    chunked = GaussNewton(model, mean_of_sequences, data)
+    chunked = operator(model, mean_of_sequences, data)
     v = torch.randn(chunked.shape[0], dtype=torch.float64)
     product = chunked @ v
     assert "logits by chunks" in str(chunked.plan)
     monkeypatch.setattr(logits, "CLASSES", 1000)
-    torch.testing.assert_close(product, GaussNewton(model, mean_of_sequences, data) @ v)
+    torch.testing.assert_close(product, operator(model, mean_of_sequences, data) @ v)
 
 
 def test_gauss_newton_of_a_loss_that_is_no_sum_takes_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,13 @@ class ChunkedLogits:
 
 
 class Logits(Tensor):
-    """Wh + b as a tensor without numbers: of shape (…, classes), or (samples, classes, …)."""
+    """Wh + b as a tensor without numbers: of shape (…, classes), or (samples, classes, …).
 
-    _inputs: Tensor  # h, (…, d)
+    Attributes:
+        inputs: h, (…, d).
+    """
+
+    inputs: Tensor
     _layer: nn.Linear
     _owner: ChunkedLogits
     _second: bool  # the classes are the second dimension, as cross_entropy has them
@@ -82,7 +86,7 @@ class Logits(Tensor):
         found: Logits = Tensor._make_wrapper_subclass(
             cls, shape, dtype=h.dtype, device=h.device, requires_grad=False
         )
-        found._inputs, found._layer, found._owner, found._second = h, layer, owner, second
+        found.inputs, found._layer, found._owner, found._second = h, layer, owner, second
         return found
 
     @classmethod
@@ -113,10 +117,14 @@ class Logits(Tensor):
     def _moved(self, h: Tensor, *, second: bool | None = None) -> "Logits":
         return Logits.of(h, self._layer, self._owner, second=self._second if second is None else second)
 
+    def tracked(self) -> "Logits":
+        """Return them as of inputs that have a gradient, in a network that is frozen below them too."""
+        return self if self.inputs.requires_grad else self._moved(self.inputs.detach().requires_grad_(True))
+
     @torch.no_grad()
     def largest(self) -> float:
         """Return the size of the largest finite logit, by chunks."""
-        parts = self._inputs.reshape(-1, self._inputs.shape[-1]).split(self._chunk)
+        parts = self.inputs.reshape(-1, self.inputs.shape[-1]).split(self._chunk)
         return max(
             float(F.linear(h, self._layer.weight, self._layer.bias).nan_to_num_(0, 0, 0).abs_().max())
             for h in parts
@@ -125,23 +133,23 @@ class Logits(Tensor):
     @property
     def _chunk(self) -> int:
         """Positions of a chunk."""
-        return max(1, _CHUNK // (self._layer.out_features * self._inputs.itemsize))
+        return max(1, _CHUNK // (self._layer.out_features * self.inputs.itemsize))
 
     def _numbers(self, func: Any) -> Tensor:
         self._owner.whole = self._owner.whole or str(getattr(func, "__name__", func))
-        logits = F.linear(self._inputs, self._layer.weight, self._layer.bias)
+        logits = F.linear(self.inputs, self._layer.weight, self._layer.bias)
         return logits.movedim(-1, 1) if self._second else logits
 
     def _cross_entropy(self, target: Tensor, *rest: Any, **options: Any) -> Tensor | None:
         """Return the loss by chunks; None where the call is of another kind."""
         smoothing, ignored = options.pop("label_smoothing", 0.0), options.pop("ignore_index", -100)
         weight, reduction = options.pop("weight", None), options.pop("reduction", "mean")
-        classes_last = self._second or self._inputs.ndim == 2
+        classes_last = self._second or self.inputs.ndim == 2
         if rest or any(value is not None for value in options.values()) or not classes_last:
             return None
         if target.is_floating_point() or weight is not None or smoothing:
             return None
-        h, labels = self._inputs.reshape(-1, self._inputs.shape[-1]), target.reshape(-1)
+        h, labels = self.inputs.reshape(-1, self.inputs.shape[-1]), target.reshape(-1)
         bias = () if self._layer.bias is None else (self._layer.bias,)
         losses = [
             recomputed(_losses(own, ignored), part, self._layer.weight, *bias)[0]
@@ -182,7 +190,7 @@ def _indexed(logits: Logits, index: Any) -> Logits | None:
     if logits._second or not all(isinstance(part, slice) for part in parts):
         return None
     all_classes = len(parts) < logits.ndim or parts.pop() == slice(None)
-    return logits._moved(logits._inputs[tuple(parts)]) if all_classes else None
+    return logits._moved(logits.inputs[tuple(parts)]) if all_classes else None
 
 
 def _reshaped(logits: Logits, *shape: Any) -> Logits | None:
@@ -194,21 +202,21 @@ def _reshaped(logits: Logits, *shape: Any) -> Logits | None:
         or (-1 not in sizes and math.prod(sizes) != logits.numel())
     ):
         return None
-    return logits._moved(logits._inputs.reshape(*sizes[:-1], logits._inputs.shape[-1]))
+    return logits._moved(logits.inputs.reshape(*sizes[:-1], logits.inputs.shape[-1]))
 
 
 def _flattened(logits: Logits, start_dim: int = 0, end_dim: int = -1) -> Logits | None:
     last = logits.ndim - 1
     if logits._second or not 0 <= start_dim % logits.ndim <= end_dim % logits.ndim < last:
         return None
-    return logits._moved(logits._inputs.flatten(start_dim, end_dim))
+    return logits._moved(logits.inputs.flatten(start_dim, end_dim))
 
 
 def _transposed(logits: Logits, one: int, other: int) -> Logits | None:
     """Return (samples, classes, positions) of (samples, positions, classes), and back."""
     if logits.ndim != 3 or {one % 3, other % 3} != {1, 2}:
         return None
-    return logits._moved(logits._inputs, second=not logits._second)
+    return logits._moved(logits.inputs, second=not logits._second)
 
 
 def _permuted(logits: Logits, *order: Any) -> Logits | None:
