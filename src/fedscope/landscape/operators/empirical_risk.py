@@ -238,12 +238,16 @@ class LossOperator(BatchMean):
         return f"its loss would differ in batch {found[0] + 1} of {count}" if found else ""
 
     def batch_products(self, b: int, rows: Tensor) -> Tensor:
-        """Return A_b v for the m rows of an (m, n) matrix, in float64."""
+        """Return A_b v for the m rows of an (m, n) matrix; the sums of several parts in float64."""
         if self.differences:
             return self.differences.batch_products(b, rows)[: len(rows)]
-        graphs, products = self._graphs(), torch.zeros_like(rows, dtype=torch.float64)
-        for part in graphs.parts(b):
-            with torch.enable_grad(), self._loss.exact():
+        graphs = self._graphs()
+        with torch.enable_grad(), self._loss.exact():
+            if len(graphs.parts(b)) == 1:
+                graph = graphs.graph(b, 0)
+                return torch.stack([self._times(graph, v) for v in rows])
+            products = torch.zeros_like(rows, dtype=torch.float64)
+            for part in graphs.parts(b):
                 graph = graphs.graph(b, part)
                 for product, v in zip(products, rows, strict=True):
                     product.add_(self._times(graph, v), alpha=graphs.share(b, part))

@@ -158,6 +158,7 @@ class _Run:
             if len(taken) < keep:
                 taken.append((z, product))
             self._seen(self._tally.probes + self.steps)
+            del z, product  # a block stays as long as one of its probes does
         return taken
 
     def enlarge(

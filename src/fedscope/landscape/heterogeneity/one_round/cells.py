@@ -145,6 +145,7 @@ def _trace(
         values.append(exact + float(z.double() @ product.vector.double()))
         if product.forms is not None:
             forms.append(product.forms.cpu() + of_batches)
+        del z, product  # a block stays as long as one of its probes does
         if progress:
             progress(len(values), probes)
     if len(forms) < len(values) or (known is not None and known.batches is None):
