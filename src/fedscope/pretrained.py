@@ -14,9 +14,9 @@ from fedscope.errors import UserError, shortened, suggestion
 
 NETWORK, TEXT, IMAGES = "hf", "text", "images"
 LENGTH = 128  # tokens of a sequence, unless another number is asked for, or the network takes fewer
-_CONFIG = "config.json"
+CONFIG = "config.json"
 _WEIGHTS = (
-    _CONFIG,
+    CONFIG,
     "*.safetensors",
     "*.safetensors.index.json",
     "pytorch_model*.bin",
@@ -62,7 +62,7 @@ def folder(reference: str) -> Path | None:
     except ModuleNotFoundError:
         return None
     try:
-        found = try_to_load_from_cache(name(reference), _CONFIG)
+        found = try_to_load_from_cache(name(reference), CONFIG)
     except HFValidationError:  # a folder that is not there
         return None
     return Path(found).parent if isinstance(found, str) else None
@@ -87,11 +87,11 @@ def sought(reference: str) -> None:
     try:
         if constants.HF_HUB_OFFLINE:
             raise ConnectionError("HF_HUB_OFFLINE is set")
-        get_hf_file_metadata(hf_hub_url(known, _CONFIG), token=get_token())
+        get_hf_file_metadata(hf_hub_url(known, CONFIG), token=get_token())
     except Exception as error:  # whatever the hub, or the way to it, makes of it
         missing = isinstance(error, RepositoryNotFoundError | HFValidationError)
         there = "the hub has none" if missing else f"the hub cannot give it ({shortened(error, 100)})"
-        beside = [place.name for place in _beside(Path(known)) if (place / _CONFIG).is_file()]
+        beside = [place.name for place in _beside(Path(known)) if (place / CONFIG).is_file()]
         raise UserError(
             f"--model {reference}: there is no such folder here, and {there}; if it has moved, name its new "
             f"place: --model hf:FOLDER{suggestion(Path(known).name, beside)}"
@@ -213,7 +213,7 @@ def _moved(references: tuple[str, ...], recorded: str) -> str:
     kind = original.partition(":")[0]
     if kind == NETWORK:
         path, tail, blank = Path(name(original)), "", "FOLDER"
-        found = [place for place in _beside(path) if (place / _CONFIG).is_file()]
+        found = [place for place in _beside(path) if (place / CONFIG).is_file()]
     else:
         path, length = parts(original)
         tail, blank = f":{length}" if length else "", "PATH"

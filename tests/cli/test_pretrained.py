@@ -47,6 +47,8 @@ def test_a_network_is_its_own_checkpoint_and_its_blocks_are_measured() -> None:
 def test_images_are_trained_on_and_measured(image_model: Path, tmp_path: Path) -> None:
     tiny.write_images(tmp_path / "images")
     shutil.copytree(image_model, tmp_path / "vit")
+    found = measured("--model", "hf:vit", "--data", "images:images")  # whose file has other names than it
+    assert found["problem"]["model"] == "hf:vit"  # type: ignore[index]
     train = ("train", "--model", "hf:vit", "--data", "images:images", "--clients", "2", "--partition", "iid")
     small = ("--rounds", "2", "--epochs", "1", "--threads", "1", "--batch-size", "5", "--registry", "runs")
     for name, more in (("whole", ()), ("lora", ("--lora", "r=2,targets=q_proj+v_proj"))):
@@ -60,6 +62,8 @@ def test_images_are_trained_on_and_measured(image_model: Path, tmp_path: Path) -
     assert {"config.json", "model.safetensors", "preprocessor_config.json"} <= {
         p.name for p in Path("both").iterdir()
     }
+    exported = measured("both", "--model", "hf:vit", "--data", "images:images")
+    assert exported["lambda_max"] != found["lambda_max"]
 
 
 def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.autograd.functional import hessian
 from torch.func import functional_call
 
@@ -34,6 +35,23 @@ def test_an_image_classifier_gives_logits(image_model: Path) -> None:
     model = networks.load(f"hf:{image_model}")
     assert not networks.is_language(model)
     assert model(torch.zeros(2, 3, 8, 8)).shape == (2, 2)
+
+
+def test_a_folders_weights_have_the_names_of_the_network(image_model: Path, tmp_path: Path) -> None:
+    assert networks.is_folder(image_model)
+    own = networks.load(f"hf:{image_model}").state_dict()
+    found = networks.weights(image_model)
+    assert own.keys() == found.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in own.items())
+    assert not own.keys() <= load_file(image_model / "model.safetensors").keys()
+    shutil.copy(image_model / "config.json", tmp_path)
+    assert networks.is_folder(tmp_path)
+    headless = {
+        n: t for n, t in load_file(image_model / "model.safetensors").items() if "classifier" not in n
+    }
+    save_file(headless, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"it lacks classifier\.bias and 1 more tensors"):
+        networks.weights(tmp_path)
 
 
 def test_names_are_those_of_the_folder_and_tied_weights_are_one(language_model: Path) -> None:

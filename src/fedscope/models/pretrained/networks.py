@@ -7,6 +7,7 @@ second derivative. Weights are float32, tied weights stay tied, and no code of t
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,8 +60,27 @@ def load(reference: str) -> Seen:
         UserError: transformers is not installed; there is no such network; or it is neither a causal language
             model nor an image classifier.
     """
-    whole = _loaded(reference)
+    whole, _ = _loaded(reference)
     return Seen(whole, dict(whole.named_children()))
+
+
+def is_folder(path: Path) -> bool:
+    """Say whether ``path`` is a folder of a pretrained network."""
+    return (path / pretrained.CONFIG).is_file()
+
+
+def weights(path: Path) -> Mapping[str, Tensor]:
+    """Return the state of the network in a folder by the names of its modules, which its files may not have.
+
+    Raises:
+        UserError: see :func:`load`; or some of the network's tensors are not there.
+    """
+    model, missing = _loaded(f"{pretrained.NETWORK}:{path}")
+    if missing:
+        more = f" and {len(missing) - 1} more tensors" if missing[1:] else ""
+        raise UserError(f"{path} does not hold the whole network: it lacks {missing[0]}{more}")
+    state: Mapping[str, Tensor] = model.state_dict()
+    return state
 
 
 def is_language(model: nn.Module) -> bool:
@@ -86,7 +106,8 @@ def quietly() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _loaded(reference: str) -> Any:
+def _loaded(reference: str) -> tuple[Any, list[str]]:
+    """Return the network of transformers, and the tensors of it that are not there and were drawn."""
     name = pretrained.name(reference)
     with extras.needed(EXTRA, f"--model {reference}"):
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
@@ -97,13 +118,14 @@ def _loaded(reference: str) -> Any:
             kind = AutoModelForCausalLM if _has_tokens(config) else AutoModelForImageClassification
             if type(config) not in kind._model_mapping:
                 raise ValueError(f"{config.model_type} is no causal language model or image classifier")
-            model = kind.from_pretrained(
-                name, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
-            )
+            model, info = kind.from_pretrained(
+                name, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False,
+                output_loading_info=True,
+            )  # fmt: skip
     except Exception as error:  # whatever its files, or the hub, make of it
         raise UserError(f"--model {reference}: {type(error).__name__}: {shortened(error)}") from error
     model.config.use_cache = False
-    return model.eval()
+    return model.eval(), sorted(info["missing_keys"])
 
 
 def _has_tokens(config: Any) -> bool:

@@ -26,7 +26,7 @@ from fedscope.landscape.loss.trees import Tree, joined
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
-from fedscope.models.pretrained import adapters
+from fedscope.models.pretrained import adapters, networks
 from fedscope.pretrained import is_data, is_network
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
 
@@ -225,7 +225,9 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
         return adapted.to(source.device, source.dtype), (f"adapters on {source.model}",), sha256
     lora = adapters_of(path) if is_network(str(source.model)) else None
     model = own.network(str(source.model), torch.Generator() if lora else None, lora)
-    fitted = fit(read(path), model.state_dict(keep_vars=True), str(path), entry=source.entry)
+    whole = is_network(str(source.model)) and networks.is_folder(path)
+    tensors = networks.weights(path) if whole else read(path)
+    fitted = fit(tensors, model.state_dict(keep_vars=True), str(path), entry=source.entry)
     return _filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
 
 

@@ -13,7 +13,7 @@ from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
 from fedscope.models.own import network
-from fedscope.pretrained import folder, is_data, is_network
+from fedscope.pretrained import CONFIG, folder, is_data, is_network
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem, load
@@ -88,7 +88,7 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
         and Path(reference).is_dir()
         and not layout.is_run(registry.root / reference)
     ):
-        network = reference if (Path(reference) / "config.json").is_file() else "FOLDER"
+        network = reference if (Path(reference) / CONFIG).is_file() else "FOLDER"
         raise UserError(
             f"{reference} is a folder, not a run of the registry {registry.root}; name the pretrained "
             f"network that its weights are for: --model hf:{network}"
