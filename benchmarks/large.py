@@ -17,7 +17,7 @@ import machine
 from plan import HERE, child
 
 GIB = 1 << 30
-MEMORY, MOST = 12, 100  # GiB; products that a peer may take
+MEMORY, MOST = 12, 60  # GiB; products that a peer may take
 TEXT = ("--model", "hf:base", "--data", "text:text:256")
 IMAGES = ("--model", "hf:vit", "--data", "images:images")
 WITHIN = ("--tol", "1e-2", "--memory", f"{MEMORY}G")
@@ -55,13 +55,14 @@ def measured(name: str, data_dir: Path | None, threads: str) -> dict[str, Any]:
     }
 
 
-def peer(name: str, python: str) -> dict[str, Any]:
+def peer(name: str, python: str, threads: str) -> dict[str, Any]:
     """Return what a peer found of GPT-2's λ_max, and took; a line without a value is where it ended."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         child([str(HERE / "large_jobs.py"), "gpt2", "."], folder)
-        script = [str(HERE / "contestants" / "large_peer.py"), name, ".", str(MEMORY * GIB), str(MOST)]
-        peak = child(script, folder, python=python, said=folder / "said")
+        script = str(HERE / "contestants" / "large_peer.py")
+        words = [script, name, ".", str(MEMORY * GIB), str(MOST), threads]
+        peak = child(words, folder, python=python, said=folder / "said")
         lines = [line for line in (folder / "said").read_text().splitlines() if line.startswith("{")]
     return {**(json.loads(lines[-1]) if lines else {}), "peak": peak, "limit": MEMORY * GIB}
 
@@ -77,7 +78,10 @@ def main() -> None:
     given = parser.parse_args()
     found = json.loads(given.json.read_text())["jobs"] if given.json.exists() else {}
     for name in given.job or [*JOBS, *(PEERS if given.peers else ())]:
-        one = peer(name, given.peers) if name in PEERS else measured(name, given.data_dir, given.threads)
+        if name in PEERS:
+            one = peer(name, given.peers, given.threads)
+        else:
+            one = measured(name, given.data_dir, given.threads)
         found[name] = {**one, "machine": machine.record(None)}
         print(name, json.dumps(one), flush=True)
         content = {"schema": "fedscope/benchmark-large/1", "jobs": found}

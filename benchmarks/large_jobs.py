@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 WORDS, SEQUENCES, LENGTH = 50257, 2, 256
-IMAGES, STEPS = 128, 20
+IMAGES, STEPS = 32, 20
 
 
 def train(model: torch.nn.Module, batches: Iterable[Mapping[str, torch.Tensor]]) -> None:

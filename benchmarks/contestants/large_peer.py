@@ -1,6 +1,6 @@
 """λ_max of GPT-2 small by a peer, on the sequences of ``large_jobs.py``: its own product and algorithm.
 
-    python large_peer.py NAME FOLDER MEMORY MOST
+    python large_peer.py NAME FOLDER MEMORY MOST THREADS
 
 FOLDER is what ``large_jobs.py gpt2`` wrote, MEMORY the bytes that may be allocated, MOST the products. Prints
 a line for every product, then the value, or that memory was not enough.
@@ -49,9 +49,9 @@ def batches(folder: Path) -> list[tuple[Tensor, Tensor]]:
     return [(row, row[0, 1:]) for row in ids]
 
 
-def main(name: str, folder: Path, memory: int, most: int) -> None:
+def main(name: str, folder: Path, memory: int, most: int, threads: int) -> None:
     """Run a peer."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     model, data, begun, taken = Network(folder / "base"), batches(folder), time.perf_counter(), 0
     loss_fn = nn.CrossEntropyLoss()
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
@@ -120,4 +120,4 @@ LARGEST = {"pyhessian": _pyhessian, "hessian-eigenthings": _eigenthings, "curvli
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
