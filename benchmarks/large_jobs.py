@@ -77,7 +77,7 @@ def adapters(folder: Path) -> None:
     model.save_pretrained(str(folder / "adapters"))
 
 
-def vit(folder: Path, data_dir: Path | None) -> None:
+def vit(folder: Path, data_dir: Path | None = None) -> None:
     """Write the network, its image processor, and images of CIFAR-100's training set."""
     from PIL import Image
     from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
