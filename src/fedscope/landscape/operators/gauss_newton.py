@@ -4,14 +4,12 @@ Its Jacobian J is never formed: Jv is the derivative of u ↦ Jᵀu, which is li
 "double backward", as in Pearlmutter's product), so that any model with a second derivative will do.
 """
 
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.derivatives import joined, pulled
-from fedscope.landscape.loss.recomputed.heads import Head, weighted
+from fedscope.landscape.loss.recomputed.heads import HeadGraph, weighted
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
 from fedscope.landscape.loss.trees import Tree
@@ -34,7 +32,7 @@ class GaussNewton(LossOperator):
 
     def _chunked(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor] | None:
         """Return the graph of what goes into an output layer with many classes; None where that won't do."""
-        logits, found = self._loss.logits, self._loss.parameters
+        logits = self._loss.logits
         if not logits.found or logits.whole:
             return None
         with logits():
@@ -46,10 +44,7 @@ class GaussNewton(LossOperator):
             return None
         if not any(head.used for head in heads):
             return None
-        below = [head.inputs for head in heads]
-        duals = [torch.zeros_like(h, requires_grad=True) for h in below]
-        transposed = pulled(below, found, duals, again=True)
-        return _Chunked((*transposed, *below, *duals), heads), loss.detach()
+        return HeadGraph.of(heads, self._loss.parameters), loss.detach()
 
     def _whole(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
@@ -63,42 +58,14 @@ class GaussNewton(LossOperator):
         return (*transposed, outputs, dual, point, slope), loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        if isinstance(graph, _Chunked):
-            return self._times_by_chunks(graph, v)
+        if isinstance(graph, HeadGraph):
+            return joined(graph.times(self._loss.parameters, self._loss.split(v)))
         *transposed, outputs, dual, point, slope = graph
         pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
         return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
 
-    def _times_by_chunks(self, graph: "_Chunked", v: Tensor) -> Tensor:
-        parameters, heads = self._loss.parameters, graph.heads
-        along = dict(zip(map(id, parameters), self._loss.split(v), strict=True))
-        below, duals = graph[-2 * len(heads) : -len(heads)], graph[-len(heads) :]
-        back, direct = [], []
-        pushed = pulled(graph[: len(parameters)], duals, tuple(along.values()))
-        for head, own in zip(heads, pushed, strict=True):
-            layers = [id(tensor) for tensor in (head.layer.weight, head.layer.bias)]
-            below_it, *its = head.times(own, *map(along.get, layers))
-            back.append(below_it)
-            direct += [(layer, part) for layer, part in zip(layers, its, strict=True) if part is not None]
-        found = dict(zip(along, pulled(below, parameters, back), strict=True))
-        for layer, part in direct:
-            found[layer] = found[layer] + part
-        return joined(tuple(found.values()))
-
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return gauss_newton_forms(self._loss, inputs, targets, v)
-
-
-class _Chunked(tuple[Tensor, ...]):
-    """Jᵀu of what goes into the heads, that itself, and its u."""
-
-    heads: list[Head]
-
-    def __new__(cls, tensors: Iterable[Tensor], heads: list[Head]) -> "_Chunked":
-        """Return such a graph."""
-        found = super().__new__(cls, tensors)
-        found.heads = heads
-        return found
 
 
 def one_tensor(outputs: object) -> Tensor:

@@ -14,6 +14,7 @@ places in a batch goes into r as 1/√M.
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -23,9 +24,11 @@ from torch.distributed import ProcessGroup
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
-from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.checks import close, largest
 from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import SAMPLE, LossFunction
+from fedscope.landscape.loss.recomputed.heads import HeadGraph
+from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import drawn_forms
 from fedscope.landscape.loss.trees import Tree, some
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -41,8 +44,8 @@ class MonteCarloFisher(LossOperator):
 
     The labels are drawn once, so that this is one fixed matrix, positive semi-definite and of a rank of at
     most S·N. A sample's labels do not depend on how samples are batched or dealt. The error bars over the
-    samples take in what the labels scatter. S times the numbers of the outputs are held with each graph.
-    Arguments and errors as of :class:`LossOperator`, and:
+    samples take in what the labels scatter. S times the numbers of the outputs are held with each graph,
+    but for logits that are taken by chunks. Arguments and errors as of :class:`LossOperator`, and:
 
     Args:
         samples: S, labels of each sample.
@@ -53,6 +56,8 @@ class MonteCarloFisher(LossOperator):
         UserError: the loss is no mean cross-entropy or squared error (class weights and label smoothing are
             no likelihoods), ``samples`` is below 1, or both ``generator`` and ``seed`` are given.
     """
+
+    _by_chunks = True
 
     def __init__(
         self,
@@ -89,11 +94,11 @@ class MonteCarloFisher(LossOperator):
         if not self._loss.coupled:
             inputs, tree = some(inputs, slice(SAMPLE)), some(tree, slice(SAMPLE))
         with self._loss.plainly(), self._loss.exact():
-            outputs = one_tensor(self._loss.outputs(inputs))
+            outputs = self._outputs(inputs)
             loss = self._loss.of(outputs, tree)
         for likelihood in _LIKELIHOODS:
             own = likelihood.loss(outputs, tree["targets"])
-            if own is not None and close(loss, own, outputs.dtype, beside=float(outputs.abs().max())):
+            if own is not None and close(loss, own, outputs.dtype, beside=largest(outputs)):
                 return likelihood
         raise UserError(
             "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets "
@@ -110,17 +115,30 @@ class MonteCarloFisher(LossOperator):
         found = []
         with self._loss.plainly(), self._loss.exact():
             for inputs, tree in batches:
-                outputs = one_tensor(self._loss.outputs(inputs))
-                each = [self._likelihood.draw(output, labels, next(streams)) for output in outputs]
+                outputs = self._outputs(inputs)
+                alone = (_computed(outputs[i : i + 1])[0] for i in range(outputs.shape[0]))
+                each = [self._likelihood.draw(output, labels, next(streams)) for output in alone]
                 found.append({**tree, "drawn": torch.stack(each)})
         return found
+
+    def _outputs(self, inputs: Tree) -> Tensor:
+        """Return what the network returns, logits of many classes without their numbers."""
+        logits = self._loss.logits
+        with nullcontext() if logits.whole else logits():
+            return one_tensor(self._loss.outputs(inputs))
 
     def _residuals(self, outputs: Tensor, tree: Tree) -> Tensor:
         """Return r/√M, (n, S, …) as the outputs (n, …), so that A_b is the mean over s of Σ_i Jᵀr rᵀJ."""
         return self._likelihood.residuals(outputs.detach(), tree["targets"], tree["drawn"])
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        outputs = one_tensor(self._loss.outputs(inputs))
+        outputs = self._outputs(inputs)
+        if isinstance(outputs, Logits) and self._likelihood.is_last(outputs):
+            loss = self._loss.of(outputs, targets).detach()
+            head = outputs.drawn(targets["drawn"], _labelled(targets["targets"], outputs.shape[:-1]))
+            if head.used and not self._loss.logits.whole:
+                return HeadGraph.of([head], self._loss.parameters), loss
+        outputs = _computed(outputs)
         self._loss.check_used(outputs)
         dual = torch.zeros_like(outputs, requires_grad=True)
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
@@ -128,6 +146,8 @@ class MonteCarloFisher(LossOperator):
         return (*transposed, outputs, dual, self._residuals(outputs, targets)), loss
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
+        if isinstance(graph, HeadGraph):
+            return joined(graph.times(self._loss.parameters, self._loss.split(v)))
         *transposed, outputs, dual, residuals = graph
         (pushed,) = pulled(transposed, (dual,), self._loss.split(v))  # Jv
         along = (residuals * pushed[:, None]).flatten(2).sum(2) / residuals.shape[1]  # (n, S)
@@ -148,6 +168,11 @@ class _Likelihood:
     """(the outputs (…) of one sample, S, stream) ↦ S draws."""
     residuals: Callable[[Tensor, Tree, Tensor], Tensor]
     """(outputs (n, …), targets, draws (n, S, …)) ↦ r/√M, (n, S, …)."""
+    classes: int | None = None  # the dimension of the classes
+
+    def is_last(self, outputs: Tensor) -> bool:
+        """Say whether the classes are the last dimension."""
+        return self.classes is not None and self.classes % outputs.ndim == outputs.ndim - 1
 
 
 def _categorical(classes: int) -> _Likelihood:
@@ -157,7 +182,7 @@ def _categorical(classes: int) -> _Likelihood:
         if not isinstance(targets, Tensor) or outputs.ndim < 2:
             return None
         logits, soft = outputs.movedim(classes, 1), targets.is_floating_point()
-        if targets.shape != (outputs.shape if soft else logits[:, 0].shape):
+        if targets.shape != (outputs.shape if soft else (logits.shape[0], *logits.shape[2:])):
             return None
         return nn.functional.cross_entropy(logits, targets.movedim(classes, 1) if soft else targets)
 
@@ -170,13 +195,20 @@ def _categorical(classes: int) -> _Likelihood:
     def residuals(outputs: Tensor, targets: Tensor, drawn: Tensor) -> Tensor:
         chances = outputs.movedim(classes, -1).softmax(-1)
         off = chances[:, None] - nn.functional.one_hot(drawn, chances.shape[-1])
-        meant = torch.ones_like(off[:, 0, ..., 0])
-        if not targets.is_floating_point():
-            meant = (targets != _IGNORED).to(off.dtype)
+        meant = _labelled(targets, off[:, 0, ..., 0].shape).to(off)
         scaled = off * (meant / meant.sum().sqrt())[:, None, ..., None]
         return scaled.movedim(-1, classes if classes < 0 else classes + 1)
 
-    return _Likelihood(loss, draw, residuals)
+    return _Likelihood(loss, draw, residuals, classes)
+
+
+def _labelled(targets: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return which positions of this shape are in the loss."""
+    return targets.new_ones(shape, dtype=torch.bool) if targets.is_floating_point() else targets != _IGNORED
+
+
+def _computed(outputs: Tensor) -> Tensor:
+    return outputs.computed() if isinstance(outputs, Logits) else outputs
 
 
 def _squared_error() -> _Likelihood:

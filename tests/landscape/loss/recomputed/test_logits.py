@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher
 from fedscope.landscape.loss.checks import largest
 from fedscope.landscape.loss.recomputed import logits
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
@@ -16,7 +16,7 @@ from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
 WORDS = 60
 TOKENS = torch.randint(WORDS, (4, 7), generator=torch.Generator().manual_seed(0))
 Loss = Callable[[Tensor, Tensor], Tensor]
-Relative = type[GaussNewton] | type[EmpiricalFisher]
+Relative = type[GaussNewton] | type[EmpiricalFisher] | type[MonteCarloFisher]
 
 
 class Language(nn.Module):
@@ -147,6 +147,8 @@ def test_an_operator_takes_chunks_and_says_so(monkeypatch: pytest.MonkeyPatch) -
         *((GaussNewton, loss) for loss in CHUNKED.values()),
         *((EmpiricalFisher, loss) for name, loss in CHUNKED.items() if name != "permuted"),  # no mean
         (EmpiricalFisher, weighted_sequences),
+        (MonteCarloFisher, CHUNKED["a module"]),
+        (MonteCarloFisher, CHUNKED["flattened"]),
     ],
 )
 @pytest.mark.parametrize("tied", [True, False])
@@ -167,7 +169,7 @@ def test_relatives_of_the_hessian_take_chunks(
 
 
 @pytest.mark.parametrize("frozen", [("head",), ("head.bias",), ("words",), ("words", "inner")])
-@pytest.mark.parametrize("operator", [GaussNewton, EmpiricalFisher])
+@pytest.mark.parametrize("operator", [GaussNewton, EmpiricalFisher, MonteCarloFisher])
 def test_relatives_leave_what_is_frozen(
     frozen: tuple[str, ...], operator: Relative, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +183,22 @@ def test_relatives_leave_what_is_frozen(
     assert "logits by chunks" in str(chunked.plan)
     monkeypatch.setattr(logits, "CLASSES", 1000)
     torch.testing.assert_close(product, operator(model, mean_of_sequences, data) @ v)
+
+
+def test_drawn_labels_are_several_and_none_in_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    targets = TOKENS.clone()
+    targets[0, 2:], targets[2, 6:] = -100, -100
+    model, data, loss = Language(False).double(), Batches(TOKENS, targets, 3), CHUNKED["a module"]
+    chunked = MonteCarloFisher(model, loss, data, samples=3, seed=1)
+    v = torch.randn(chunked.shape[0], dtype=torch.float64)
+    product = chunked @ v
+    assert "logits by chunks" in str(chunked.plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    whole = MonteCarloFisher(model, loss, data, samples=3, seed=1)
+    torch.testing.assert_close(product, whole @ v, rtol=1e-9, atol=1e-12)
+    other = MonteCarloFisher(model, loss, data, samples=3, seed=2)
+    assert not torch.allclose(product, other @ v)
 
 
 def test_gauss_newton_of_a_loss_that_is_no_sum_takes_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

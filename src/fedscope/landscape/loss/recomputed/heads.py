@@ -5,12 +5,18 @@ c_i (diag p_i − p_i p_iᵀ) at each position, p_i = softmax(z_i). A product wi
 logits in (h, W, b), needs the logits and their tangents of some positions at a time and no others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from fedscope.landscape.loss.derivatives import pulled
+
+Parts = tuple[Tensor, Tensor | None, Tensor | None]
+Some = tuple[slice, Tensor]
+"""Positions, and a number for each of their logits, (P', C)."""
 
 
 @dataclass
@@ -22,57 +28,136 @@ class Head:
 
     inputs: Tensor  # h, (P, d), with the graph of the network below
     layer: nn.Linear
-    losses: Tensor  # ℓ, (P,): a leaf that the loss is computed of
     labelled: Tensor  # (P,) bool; the others are ignored
     chunk: int  # positions at a time
+    losses: Tensor | None = None  # ℓ, (P,): a leaf that the loss is computed of
     weights: Tensor | None = None  # c, (P,)
 
     @property
     def used(self) -> bool:
         """Whether the logits depend on what is differentiated in."""
-        b = self.layer.bias
-        return (
-            self.inputs.requires_grad
-            or self.layer.weight.requires_grad
-            or (b is not None and b.requires_grad)
-        )
+        return any(t is not None and t.requires_grad for t in (self.inputs, *self.tensors))
 
-    @torch.no_grad()
-    def times(
-        self, along: Tensor, weight: Tensor | None, bias: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    @property
+    def tensors(self) -> tuple[Tensor, Tensor | None]:
+        """W and b of the layer."""
+        return self.layer.weight, self.layer.bias
+
+    def times(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Parts:
         """Return JᵀH_f J (dh, dW, db) in its three parts, (P, d), (C, d) and (C,).
 
         None in place of dW or db: the layer's is not differentiated in, and there is no such part.
         """
+        return self.back(self._curved(along, weight, bias), weight, bias)
+
+    @torch.no_grad()
+    def _curved(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Iterator[Some]:
         assert self.weights is not None
-        W, b = self.layer.weight, self.layer.bias
-        back = torch.empty_like(along)
-        to_weight, to_bias = (None if part is None else torch.zeros_like(part) for part in (weight, bias))
-        for first in range(0, len(along), self.chunk):
-            own = slice(first, first + self.chunk)
-            h = self.inputs[own]
-            p = F.linear(h, W, b).softmax(1)
-            pushed = F.linear(along[own], W, bias)
-            if weight is not None:
-                pushed += h @ weight.T
+        for own, p, pushed in self.pushed(along, weight, bias):
             curved = p * (pushed - (p * pushed).sum(1, keepdim=True))
             curved *= (self.weights[own] * self.labelled[own])[:, None]
-            back[own] = curved @ W
+            yield own, curved
+
+    @torch.no_grad()
+    def chances(self) -> Iterator[Some]:
+        """Yield p = softmax(W h + b)."""
+        for first in range(0, len(self.inputs), self.chunk):
+            own = slice(first, first + self.chunk)
+            yield own, F.linear(self.inputs[own], *self.tensors).softmax(1)
+
+    @torch.no_grad()
+    def pushed(
+        self, along: Tensor, weight: Tensor | None, bias: Tensor | None
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Yield p, and the logits' derivative in the direction (dh, dW, db)."""
+        for own, p in self.chances():
+            found = F.linear(along[own], self.layer.weight, bias)
+            if weight is not None:
+                found += self.inputs[own] @ weight.T
+            yield own, p, found
+
+    @torch.no_grad()
+    def back(self, slopes: Iterable[Some], weight: Tensor | None, bias: Tensor | None) -> Parts:
+        """Return Jᵀ of numbers for all logits, in its three parts; None in place of those of None."""
+        below = torch.empty_like(self.inputs)
+        to_weight, to_bias = (None if part is None else torch.zeros_like(part) for part in (weight, bias))
+        for own, slope in slopes:
+            below[own] = slope @ self.layer.weight
             if to_weight is not None:
-                to_weight += curved.T @ h
+                to_weight += slope.T @ self.inputs[own]
             if to_bias is not None:
-                to_bias += curved.sum(0)
-        return back, to_weight, to_bias
+                to_bias += slope.sum(0)
+        return below, to_weight, to_bias
+
+
+@dataclass
+class DrawnHead(Head):
+    """The same with labels drawn at every position: of the matrix Jᵀr rᵀJ, r at these labels.
+
+    Symbols: n samples of P/n positions, S labels.
+    """
+
+    drawn: Tensor | None = None  # (P, S)
+    samples: int = 1
+
+    @torch.no_grad()
+    def times(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Parts:
+        """Return the mean over s of Σ_i J_iᵀ r_is r_isᵀ J_i (dh, dW, db), r_is of all of i's positions."""
+        assert self.weights is not None
+        assert self.drawn is not None
+        scale = (self.weights.sqrt() * self.labelled)[:, None]
+        seen = torch.empty_like(self.drawn, dtype=along.dtype)
+        for own, p, pushed in self.pushed(along, weight, bias):
+            seen[own] = (p * pushed).sum(1, keepdim=True) - pushed.gather(1, self.drawn[own])
+        each = (scale * seen).view(self.samples, -1, seen.shape[1]).sum(1, keepdim=True)
+        shares = scale * (each / seen.shape[1]).expand(-1, len(seen) // self.samples, -1).reshape(seen.shape)
+        return self.back(self._slopes(shares), weight, bias)
+
+    @torch.no_grad()
+    def _slopes(self, shares: Tensor) -> Iterator[Some]:
+        assert self.drawn is not None
+        for own, p in self.chances():
+            p *= shares[own].sum(1, keepdim=True)
+            yield own, p.scatter_add_(1, self.drawn[own], -shares[own])
+
+
+class HeadGraph(tuple[Tensor, ...]):
+    """Jᵀu of what goes into heads, that itself, and its u: where products with their matrices begin."""
+
+    heads: Sequence[Head]
+
+    @classmethod
+    def of(cls, heads: Sequence[Head], parameters: Sequence[Tensor]) -> "HeadGraph":
+        """Return the graph of the network below."""
+        below = [head.inputs for head in heads]
+        duals = [torch.zeros_like(h, requires_grad=True) for h in below]
+        found = cls((*pulled(below, parameters, duals, again=True), *below, *duals))
+        found.heads = heads
+        return found
+
+    def times(self, parameters: Sequence[Tensor], v: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return the product with a direction in the parameters."""
+        along, count = dict(zip(map(id, parameters), v, strict=True)), len(self.heads)
+        below, duals = self[-2 * count : -count], self[-count:]
+        back, direct = [], []
+        pushed = pulled(self[: len(parameters)], duals, v)
+        for head, own in zip(self.heads, pushed, strict=True):
+            layers = list(map(id, head.tensors))
+            below_it, *its = head.times(own, *map(along.get, layers))
+            back.append(below_it)
+            direct += [(layer, part) for layer, part in zip(layers, its, strict=True) if part is not None]
+        found = dict(zip(along, pulled(below, parameters, back), strict=True))
+        for layer, part in direct:
+            found[layer] = found[layer] + part
+        return tuple(found.values())
 
 
 def weighted(loss: Tensor, heads: Sequence[Head]) -> bool:
     """Set the weights of heads whose losses ``loss`` is the weighted sum of; say whether it is."""
     if not heads or not loss.requires_grad:
         return False
-    found = torch.autograd.grad(
-        loss, [head.losses for head in heads], create_graph=True, materialize_grads=True
-    )
+    losses = [head.losses for head in heads if head.losses is not None]
+    found = torch.autograd.grad(loss, losses, create_graph=True, materialize_grads=True)
     for head, weights in zip(heads, found, strict=True):
         head.weights = weights.detach()
     return not any(weights.requires_grad for weights in found)

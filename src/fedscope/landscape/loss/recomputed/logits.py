@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedscope.landscape.loss.recomputed.functions import recomputed
-from fedscope.landscape.loss.recomputed.heads import Head
+from fedscope.landscape.loss.recomputed.heads import DrawnHead, Head
 
 CLASSES = 4096  # of an output layer whose logits are chunked
 _CHUNK = 64 << 20  # bytes of a chunk's logits
@@ -137,8 +137,21 @@ class Logits(Tensor):
 
     def _numbers(self, func: Any) -> Tensor:
         self._owner.whole = self._owner.whole or str(getattr(func, "__name__", func))
+        return self.computed()
+
+    def computed(self) -> Tensor:
+        """Return them with their numbers."""
         logits = F.linear(self.inputs, self._layer.weight, self._layer.bias)
         return logits.movedim(-1, 1) if self._second else logits
+
+    def drawn(self, labels: Tensor, labelled: Tensor) -> DrawnHead:
+        """Return their head with labels (n, S, …) drawn for n samples; the mean is over ``labelled`` ones."""
+        h, places = self.inputs.reshape(-1, self.inputs.shape[-1]), labelled.reshape(-1)
+        weights = torch.full_like(h[:, 0], 1 / max(1, int(places.sum()))).detach()
+        rows = labels.movedim(1, -1).reshape(len(h), -1)
+        return DrawnHead(
+            h, self._layer, places, self._chunk, weights=weights, drawn=rows, samples=len(labels)
+        )
 
     def _cross_entropy(self, target: Tensor, *rest: Any, **options: Any) -> Tensor | None:
         """Return the loss by chunks; None where the call is of another kind."""
@@ -158,7 +171,7 @@ class Logits(Tensor):
         each = torch.cat(losses)
         if (heads := self._owner._heads) is not None:
             each = each.detach().requires_grad_(True)
-            heads.append(Head(h, self._layer, each, labels != ignored, self._chunk))
+            heads.append(Head(h, self._layer, labels != ignored, self._chunk, each))
         if reduction == "none":
             return each.view(target.shape)
         total = each.sum()
@@ -219,6 +232,11 @@ def _transposed(logits: Logits, one: int, other: int) -> Logits | None:
     return logits._moved(logits.inputs, second=not logits._second)
 
 
+def _dimension_moved(logits: Logits, source: int, destination: int) -> Logits | None:
+    ends = source % logits.ndim, destination % logits.ndim
+    return logits if ends[0] == ends[1] else _transposed(logits, *ends)
+
+
 def _permuted(logits: Logits, *order: Any) -> Logits | None:
     sizes = tuple(order[0]) if len(order) == 1 and not isinstance(order[0], int) else order
     return _transposed(logits, 1, 2) if sizes == (0, 2, 1) else None
@@ -234,7 +252,7 @@ _MOVED: dict[Any, Callable[..., Logits | None]] = {
     Tensor.view: _reshaped, Tensor.reshape: _reshaped, torch.reshape: _reshaped,
     Tensor.flatten: _flattened, torch.flatten: _flattened,
     Tensor.transpose: _transposed, torch.transpose: _transposed,
-    Tensor.permute: _permuted, torch.permute: _permuted,
+    Tensor.permute: _permuted, torch.permute: _permuted, Tensor.movedim: _dimension_moved,
     Tensor.contiguous: lambda logits: logits,
     Tensor.float: _cast, Tensor.to: _cast,
 }  # fmt: skip
