@@ -1,4 +1,4 @@
-"""How many n-vectors an estimate of the diagonal has at once."""
+"""How many n-vectors an estimate of the diagonal or of the trace has at once."""
 
 import weakref
 from typing import Any
@@ -69,3 +69,15 @@ def test_how_many_probes_share_a_pass_changes_no_bit(monkeypatch: pytest.MonkeyP
     together = trace(operator, probes=20)
     monkeypatch.setattr("fedscope.landscape.operators.probes._MEMORY", 8 * 30)
     assert trace(operator, probes=20) == together
+
+
+def test_a_probe_of_a_trace_is_gone_before_the_next() -> None:
+    made: list[weakref.ref[Tensor]] = []
+
+    def product(v: Tensor) -> Tensor:
+        assert all(one() is None for one in made)
+        made.append(weakref.ref(found := 2 * v))
+        return found
+
+    assert trace(LambdaOperator(product, N), probes=4, block=1).value == 2 * N
+    assert len(made) == 4

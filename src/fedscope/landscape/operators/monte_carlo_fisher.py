@@ -133,7 +133,7 @@ class MonteCarloFisher(LossOperator):
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = self._outputs(inputs)
-        if isinstance(outputs, Logits) and self._likelihood.is_last(outputs):
+        if isinstance(outputs, Logits) and self._likelihood.categorical:
             loss = self._loss.of(outputs, targets).detach()
             head = outputs.drawn(targets["drawn"], _labelled(targets["targets"], outputs.shape[:-1]))
             if head.used and not self._loss.logits.whole:
@@ -168,11 +168,7 @@ class _Likelihood:
     """(the outputs (…) of one sample, S, stream) ↦ S draws."""
     residuals: Callable[[Tensor, Tree, Tensor], Tensor]
     """(outputs (n, …), targets, draws (n, S, …)) ↦ r/√M, (n, S, …)."""
-    classes: int | None = None  # the dimension of the classes
-
-    def is_last(self, outputs: Tensor) -> bool:
-        """Say whether the classes are the last dimension."""
-        return self.classes is not None and self.classes % outputs.ndim == outputs.ndim - 1
+    categorical: bool = False
 
 
 def _categorical(classes: int) -> _Likelihood:
@@ -199,7 +195,7 @@ def _categorical(classes: int) -> _Likelihood:
         scaled = off * (meant / meant.sum().sqrt())[:, None, ..., None]
         return scaled.movedim(-1, classes if classes < 0 else classes + 1)
 
-    return _Likelihood(loss, draw, residuals, classes)
+    return _Likelihood(loss, draw, residuals, categorical=True)
 
 
 def _labelled(targets: Tensor, shape: Sequence[int]) -> Tensor:

@@ -201,6 +201,22 @@ def test_drawn_labels_are_several_and_none_in_padding(monkeypatch: pytest.Monkey
     assert not torch.allclose(product, other @ v)
 
 
+@pytest.mark.parametrize("operator", [GaussNewton, EmpiricalFisher, MonteCarloFisher])
+def test_networks_that_return_classes_first(operator: Relative, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Transposed(Language):
+        def forward(self, tokens: Tensor) -> Tensor:
+            return super().forward(tokens).transpose(1, 2)
+
+    torch.manual_seed(0)
+    model, data, loss = Transposed(True).double(), Batches(TOKENS, TOKENS, 2), nn.CrossEntropyLoss()
+    chunked = operator(model, loss, data)
+    v = torch.randn(chunked.shape[0], dtype=torch.float64)
+    product = chunked @ v
+    assert "logits by chunks" in str(chunked.plan)
+    monkeypatch.setattr(logits, "CLASSES", 1000)
+    torch.testing.assert_close(product, operator(model, loss, data) @ v, rtol=1e-9, atol=1e-12)
+
+
 def test_gauss_newton_of_a_loss_that_is_no_sum_takes_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def squared(scores: Tensor, tokens: Tensor) -> Tensor:
         return F.cross_entropy(scores.transpose(1, 2), tokens, reduction="none").square().mean()

@@ -200,7 +200,7 @@ def _indexed(logits: Logits, index: Any) -> Logits | None:
     if any(part is ... for part in parts):
         at = next(i for i, part in enumerate(parts) if part is ...)
         parts[at : at + 1] = [slice(None)] * (logits.ndim - len(parts) + 1)
-    if logits._second or not all(isinstance(part, slice) for part in parts):
+    if not all(isinstance(part, slice) for part in parts) or (logits._second and len(parts) > 1):
         return None
     all_classes = len(parts) < logits.ndim or parts.pop() == slice(None)
     return logits._moved(logits.inputs[tuple(parts)]) if all_classes else None
