@@ -46,7 +46,7 @@ def _own_random_numbers() -> None:
 def _freed_memory_is_returned() -> Iterator[None]:
     """A command's process keeps it for steps of one size; here, after all sizes, it would be gigabytes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedscope.process.reuse_freed_memory", lambda: False)
+        patch.setattr("fedscope.process.reuse_freed_memory", lambda *most: False)
         yield
 
 

@@ -81,13 +81,13 @@ def has_bfloat16(device: torch.device) -> bool:
     return not x86 or bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
-def reuse_freed_memory() -> bool:
-    """Keep freed blocks of up to ``LIMIT`` bytes for reuse; return whether this C library (glibc) can."""
+def reuse_freed_memory(most: int = LIMIT) -> bool:
+    """Keep freed blocks of up to ``most`` bytes for reuse; return whether this C library (glibc) can."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # another C library, another system
         return False
-    return bool(mallopt(M_MMAP_THRESHOLD, LIMIT) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
+    return bool(mallopt(M_MMAP_THRESHOLD, most) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
 
 
 def resident_memory() -> int:

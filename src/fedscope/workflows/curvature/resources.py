@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
+from fedscope import process
 from fedscope.errors import UserError
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.operators.basis.storage import BasisStorage
@@ -16,7 +17,6 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.landscape.spectral.working_memory import Vectors
-from fedscope.process import LIMIT, resident_memory
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
 
@@ -26,7 +26,7 @@ HALF_TOL = 5e-4  # the smallest tolerance of eigenpairs that half precision is c
 BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
 _LONG = 1 << 31  # parameters times samples
 _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
-_WIDE = 8  # bytes of a float64
+_APART = 32 << 20  # bytes of a vector that is freed at once, and not kept in the heap between others
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
 _CACHED = 8 << 30  # bytes of a basis in a file that the system keeps in memory as well; half is read sooner
 _PROGRAM = 256 << 20  # bytes that a process takes before it has samples
@@ -77,7 +77,8 @@ def resources_of(
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
     batches = max(min(BATCHES, problem.batches.samples), len(problem.batches))
     vectors = Vectors(n, d, batches)
-    base = torch.tensor(resident_memory(), device=named[0][1].device)
+    process.reuse_freed_memory(_APART)
+    base = torch.tensor(process.resident_memory(), device=named[0][1].device)
     if group is not None:
         dist.all_reduce(base, dist.ReduceOp.MAX, group=group)
     return fitting(memory, int(base), vectors, pairs=request.eigenpairs, tol=request.tol, group=group)
@@ -113,7 +114,7 @@ def fitting(
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
-    share = 1.0 if _WIDE * n > LIMIT else _HEAP
+    share = 1.0 if d * n >= _APART else _HEAP
     # The operator's copies of the weights, a product as autograd gives it; the eigenvectors that wait beside
     # a trace, and the row that would come next.
     beside = (4 + pairs + 1) * d * n
