@@ -27,6 +27,29 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+VECTORS = """
+import sys, torch
+from fedscope.process import resident_memory, reuse_freed_memory
+reuse_freed_memory()
+if sys.argv[1] == "apart":
+    reuse_freed_memory(32 << 20)
+before = resident_memory()
+vectors = [torch.ones(10_000_000) for _ in range(4)]
+del vectors
+print(resident_memory() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
+def test_larger_blocks_are_handed_back_when_they_are_freed() -> None:
+    held = [
+        int(subprocess.run([sys.executable, "-c", VECTORS, how], capture_output=True, check=True).stdout)
+        for how in ("kept", "apart")
+    ]
+    assert held[0] > 3 * 40e6
+    assert held[1] < 40e6
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
 def test_repeated_steps_ask_for_no_new_pages() -> None:
     faults = [

@@ -80,7 +80,9 @@ def test_the_most_products_are_those_of_every_part(targets: Targets) -> None:
     assert blocks.products_most == 330 + 1000 + 330 * (2 + 2)  # two layers, each a block too
 
 
-def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(targets: Targets) -> None:
+def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(
+    targets: Targets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fedscope.workflows.progress import Reporter
 
     said: list[str] = []
@@ -88,7 +90,10 @@ def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(targe
     (free,) = curvature(targets, Request(), again=True)
     assert within.record.lambda_max.value == pytest.approx(free.record.lambda_max.value, rel=1e-6)
     assert [line for line in said if "basis of" in line and "in memory in full precision" in line]
+    apart: list[int] = []
+    monkeypatch.setattr("fedscope.process.reuse_freed_memory", lambda most=0: apart.append(most))
     (plan,) = plans(targets, Request(), memory=4 * GIB)
+    assert apart[-1] == 32 << 20  # larger blocks are freed at once
     assert (plan.limit, plan.basis.place, plan.basis.half) == (4 * GIB, "memory", False)
 
 

@@ -38,7 +38,6 @@ class EmpiricalFisher(LossOperator):
     """
 
     _one_by_one = True
-    _by_chunks = True
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = self._outputs(inputs)

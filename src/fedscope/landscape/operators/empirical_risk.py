@@ -63,7 +63,6 @@ class LossOperator(BatchMean):
 
     _one_by_one = False  # whether the products are of each sample's own gradient
     _of_gradients = False  # whether they are derivatives of gradients
-    _by_chunks = False  # whether logits of many classes are taken by chunks
 
     def __init__(
         self,
@@ -273,19 +272,14 @@ class LossOperator(BatchMean):
             # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
             own = weakref.proxy(self)
             self._prepared = Graphs(
-                lambda inputs, targets: own._graph(inputs, targets),
-                batches,
-                cost,
-                most=longest if whole else most,
-                memory=self._memory,
-                keep=exact,
-                note=self._note(),
-            )
+                lambda inputs, targets: own._graph(inputs, targets), batches, cost,
+                most=longest if whole else most, memory=self._memory, keep=exact, note=self._note(),
+            )  # fmt: skip
         return self._prepared
 
     def _note(self) -> str:
         loss, parts = self._loss, []
-        if self._by_chunks and loss.logits.found:
+        if loss.logits.found:
             whole = loss.logits.whole
             parts.append(f"all logits at once, for {whole}" if whole else "logits by chunks")
         if loss.recomputes_blocks:

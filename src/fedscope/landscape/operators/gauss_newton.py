@@ -25,8 +25,6 @@ class GaussNewton(LossOperator):
     information with labels drawn from the model. Arguments and errors as of :class:`LossOperator`.
     """
 
-    _by_chunks = True
-
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         return self._chunked(inputs, targets) or self._whole(inputs, targets)
 

@@ -13,7 +13,7 @@ from fedscope.landscape.operators.graph_cache import Graph
 class Hessian(LossOperator):
     """H = Σ_b (n_b/N)·∇²loss_b(w). Arguments and errors as of :class:`LossOperator`."""
 
-    _of_gradients = _by_chunks = True
+    _of_gradients = True
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         (loss,), _ = self._loss_graph(inputs, targets)

@@ -57,8 +57,6 @@ class MonteCarloFisher(LossOperator):
             no likelihoods), ``samples`` is below 1, or both ``generator`` and ``seed`` are given.
     """
 
-    _by_chunks = True
-
     def __init__(
         self,
         model: nn.Module,

@@ -1,8 +1,9 @@
-"""An output layer with its cross-entropy, by chunks of positions, in products of the Gauss–Newton matrix.
+"""An output layer with its cross-entropy, by chunks of positions, in products of Gauss–Newton matrices.
 
 With logits z_i = W h_i + b of positions i and the loss L = Σ_i c_i ℓ(z_i), the Hessian of L in the logits is
 c_i (diag p_i − p_i p_iᵀ) at each position, p_i = softmax(z_i). A product with JᵀH_f J, J the Jacobian of the
-logits in (h, W, b), needs the logits and their tangents of some positions at a time and no others.
+logits in (h, W, b), needs the logits and their tangents of some positions at a time and no others. At labels
+y_i that are drawn, r_i = √c_i (p_i − e_y) takes the place of H_f's root.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -90,21 +91,20 @@ class Head:
         return below, to_weight, to_bias
 
 
-@dataclass
+@dataclass(kw_only=True)
 class DrawnHead(Head):
     """The same with labels drawn at every position: of the matrix Jᵀr rᵀJ, r at these labels.
 
     Symbols: n samples of P/n positions, S labels.
     """
 
-    drawn: Tensor | None = None  # (P, S)
-    samples: int = 1
+    drawn: Tensor  # (P, S)
+    samples: int
 
     @torch.no_grad()
     def times(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Parts:
         """Return the mean over s of Σ_i J_iᵀ r_is r_isᵀ J_i (dh, dW, db), r_is of all of i's positions."""
         assert self.weights is not None
-        assert self.drawn is not None
         scale = (self.weights.sqrt() * self.labelled)[:, None]
         seen = torch.empty_like(self.drawn, dtype=along.dtype)
         for own, p, pushed in self.pushed(along, weight, bias):
@@ -115,7 +115,6 @@ class DrawnHead(Head):
 
     @torch.no_grad()
     def _slopes(self, shares: Tensor) -> Iterator[Some]:
-        assert self.drawn is not None
         for own, p in self.chances():
             p *= shares[own].sum(1, keepdim=True)
             yield own, p.scatter_add_(1, self.drawn[own], -shares[own])
