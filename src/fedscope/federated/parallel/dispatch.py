@@ -65,15 +65,9 @@ class Dispatch:
         """Share rank 0's number of rounds ``done`` and its model with all workers; return that number."""
         number = torch.tensor([done])
         self.workers.share(number)
-        self._share_model()
+        self.share_model()
         self.clock.lap()
         return int(number)
-
-    def agree(self, flag: bool = False) -> bool:
-        """Return rank 0's ``flag``; the other workers' is ignored."""
-        decision = torch.tensor([flag])
-        self.workers.share(decision)
-        return bool(decision)
 
     def enter(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
@@ -144,14 +138,17 @@ class Dispatch:
             trained.uploads[row]
         )
 
-    def evaluate(
-        self, models: Mapping[str, Tensor], memory: Memory | None
-    ) -> tuple[dict[str, Score], list[list[float]]]:
-        """Return the score of every tracked model, and each worker's peak memory (host, GPU).
+    def share_model(self, *, last: bool = False) -> bool:
+        """Give all workers rank 0's model; return whether it says that this is the ``last`` round."""
+        told = torch.tensor([last])
+        self.workers.share(told, self.start, self.origin, self.counters, self.clients.received)
+        return bool(told)
+
+    def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, Score]:
+        """Return the score of every tracked model.
 
         ``cld`` is the server's next model; ``models``, which rank 0 gives, are the others (P+Q,).
         """
-        self._share_model()
         self.clock.enter("evaluation")
         domains, scores = self.federation.dataset.domains, dict[str, Score]()
         for name in self.federation.tracked:
@@ -162,9 +159,13 @@ class Dispatch:
             if name != "cld":  # which all have
                 self.workers.share(values)
             scores[name] = Score.from_sums(self._score_sums(values, memory, self.test), domains)
-        peaks = torch.zeros(self.workers.size, 2, dtype=torch.float64)
+        return scores
+
+    def peaks(self) -> list[list[int]]:
+        """Return each worker's peak memory in bytes (host, GPU), on rank 0."""
+        peaks = torch.zeros(self.workers.size, 2, dtype=torch.int64)
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
-        return scores, self.workers.total(peaks).tolist()
+        return self.workers.total(peaks).tolist()
 
     def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> Score | None:
         """Return the score of the model that counts on the rows held out of training, where there are any.
@@ -219,9 +220,6 @@ class Dispatch:
             own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
         self.workers.share(own)
         return own
-
-    def _share_model(self) -> None:
-        self.workers.share(self.start, self.origin, self.counters, self.clients.received)
 
     def local_steps(self, client: int) -> int:
         """Return the local steps τ_k of a client in the round."""

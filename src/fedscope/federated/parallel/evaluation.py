@@ -53,8 +53,9 @@ def score_sums(
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
     ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
     Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
-    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn; they are summed in
-    their order, so that the result is the same for any number of workers.
+    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn, and rank 0 returns the
+    sums over all, in the batches' order, so that they are the same for any number of workers. Of one batch
+    they are its own: it waits for nobody.
     """
     workers = workers or Workers()
     model.eval()
@@ -77,7 +78,7 @@ def score_sums(
             by_class = sums.new_zeros(count * classes, 2)
             by_class.index_add_(0, domains[rows] * classes + labels, columns[:, 1:])
             sums[index, :, 3:] = by_class.view(count, -1)
-    return workers.total(sums).cpu().sum(0)
+    return (workers.total(sums) if len(batches) > 1 else sums.cpu()).sum(0)
 
 
 def _scalars(model: nn.Module, split: Split) -> int:

@@ -43,7 +43,7 @@ class Server:
         top = best(rounds)
         self.best = -1.0 if top is None else top.deciding or 0.0
         self.files = RunFiles(federation, run, dispatch, rounds)
-        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1], dispatch.start)
+        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1].train_loss, dispatch.start)
         done, method = len(self.metrics), federation.method
         clients = dispatch.clients
         layout = Layout(method.kept_vectors, dispatch.model.size, clients.initial.numel())
@@ -68,15 +68,21 @@ class Server:
         dispatch.broadcast(self.state)
         self.recorder = Recorder(dispatch, run, done)
 
-    def round(self, round: int) -> Round:
-        """Train, evaluate and keep one round; return its metrics."""
+    def round(self, round: int, *, last: bool) -> Round:
+        """Train, evaluate and keep one round; return its metrics.
+
+        The other workers learn before the evaluation whether it is the ``last``, and begin the next one while
+        this process writes files.
+        """
         federation, dispatch, run = self.federation, self.dispatch, self.run
         settings, sampled = federation.settings, dispatch.enter(round)
         self.files.begin(round)
         with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
             train_loss, train_accuracy, gradients = self._average(round, sampled, writer, latest)
         models = self._averages()
-        scores, peaks = dispatch.evaluate(models, self.memory)
+        self.diverged = _diverged(train_loss, dispatch.start)
+        dispatch.share_model(last=last or self.diverged)
+        scores = dispatch.evaluate(models, self.memory)
         validated = dispatch.validate(models, self.memory)
         score = scores[settings.eval_model]
         dispatch.clock.enter("diagnostics")
@@ -86,6 +92,7 @@ class Server:
         decided = (validated or score).accuracy
         self.files.models(round, models, measured, best=decided > self.best)
         self.best = max(self.best, decided)
+        peaks = dispatch.peaks()
         seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
         found = {
             "round": round,
@@ -105,14 +112,13 @@ class Server:
             "gradients": gradients,
             "diagnostics": diagnostics.to_json(),
             "workers": dispatch.workers.size,
-            "peak_memory_bytes": [int(host) for host, _ in peaks],
-            **({"peak_gpu_memory_bytes": [int(gpu) for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
+            "peak_memory_bytes": [host for host, _ in peaks],
+            **({"peak_gpu_memory_bytes": [gpu for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
             "seconds": sum(seconds.values()),
             "seconds_in": seconds,
         }
         record = Round.read(found, "a round's metrics")
         run.append_metrics(record)  # before the weights: resuming drops a record that is ahead of them
-        self.diverged = _diverged(record, dispatch.start)
         self.files.newest(round, measured, last=round == settings.rounds and not self.diverged)
         if self.memory:
             self.memory.prune(round, keep_every=settings.keep_every)
@@ -282,6 +288,6 @@ def _lean(record: Round) -> Round:
     return Round.model_validate(content)
 
 
-def _diverged(record: Round, model: Tensor) -> bool:
+def _diverged(train_loss: float | None, model: Tensor) -> bool:
     """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
-    return record.train_loss is None or not bool(model.isfinite().all())
+    return train_loss is None or not (math.isfinite(train_loss) and bool(model.isfinite().all()))

@@ -45,8 +45,7 @@ def train(
     for round in range(len(server.metrics) + 1, last + 1):
         if server.diverged:
             break
-        report(server.round(round))
-        server.dispatch.agree(server.diverged or round == last)
+        report(server.round(round, last=round == last))
     if server.diverged:
         run.write_manifest(run.manifest().model_copy(update={"diverged": len(server.metrics)}))
         return server.metrics
@@ -64,7 +63,9 @@ def assist(workers: Workers, federation: Federation) -> None:
     for round in range(dispatch.begin(0) + 1, federation.settings.rounds + 1):
         for _ in dispatch.uploads(round, dispatch.enter(round), None):
             raise AssertionError("only rank 0 sees uploads")
+        last = dispatch.share_model()
         dispatch.evaluate({}, None)
         dispatch.validate({}, None)
-        if dispatch.agree():
+        dispatch.peaks()
+        if last:
             break
