@@ -5,11 +5,12 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from threading import Event
 
+from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run import checked_name
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
-from fedscope.errors import UserError
+from fedscope.errors import UserError, suggestion
 from fedscope.storage import MOST_BYTES
 
 Report = Callable[[int, int, str], None]  # files done, files in all, the last one's name
@@ -73,7 +74,8 @@ def _missing(remote: Remote, name: str) -> str:
     except UserError:  # a web server need not list anything
         runs = []
     if runs:
-        return f"{remote.url} holds no run {name!r}; it has {', '.join(runs)[:200]}"
+        near = suggestion(name, runs)
+        return f"{remote.url} holds no run {name!r}{near}; it has {listed(runs, most=8)}"
     return f"{remote.url} holds no pushed run {name!r}; give a URL that `fedscope runs push` was given"
 
 
