@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from fedscope.cli.main import run
-from tests.processes import processes
+from tests.processes import nothing_waits_for_the_disk, processes
 
 CLIENT = """#!{python} -ISE
 import json, os, socket, sys
@@ -56,6 +56,7 @@ def programs(folder: Path) -> Iterator[Path]:
 
 def _serve(listener: socket.socket) -> None:
     gc.freeze()
+    nothing_waits_for_the_disk()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the commands but their clients
     while True:
         client, _ = listener.accept()

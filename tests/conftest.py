@@ -17,6 +17,7 @@ from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from tests import commands, tiny
 from tests.data.layouts import make
+from tests.processes import nothing_waits_for_the_disk
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -52,9 +53,9 @@ def _freed_memory_is_returned() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
-    """No test cuts the power, and thousands of small writes would wait for seconds each minute."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda file: None)
+        patch.setattr("os.fsync", os.fsync)  # what it is comes back at the end
+        nothing_waits_for_the_disk()
         yield
 
 

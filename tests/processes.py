@@ -35,6 +35,11 @@ def processes() -> ForkServerContext:
     return context
 
 
+def nothing_waits_for_the_disk() -> None:
+    """No test cuts the power, and thousands of small writes would wait for seconds each minute."""
+    os.fsync = lambda fd: None
+
+
 @dataclass(frozen=True)
 class Command:
     """A running ``fedscope``, the leader of a session, and what it says on standard error."""
@@ -83,6 +88,7 @@ def finished(*arguments: str) -> tuple[int, str]:
 
 def _run(arguments: tuple[str, ...], errors: Connection, folder: str, environment: dict[str, str]) -> None:
     gc.freeze()  # what is imported stays
+    nothing_waits_for_the_disk()
     os.setsid()
     os.dup2(errors.fileno(), 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

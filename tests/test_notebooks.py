@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,8 @@ def _cells(source: str) -> list[str]:
 def test_a_notebook_runs(name: str, tmp_path: Path, programs: Path) -> None:
     (tmp_path / "checkpoints").symlink_to(PROJECT / "checkpoints")
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, FOLDER / f"{name}.py"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    command = [programs / "python", FOLDER / f"{name}.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from fedscope.figures.numbers import format_estimate
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[1]
 README = PROJECT / "README.md"
 

@@ -17,6 +17,8 @@ from fedscope.cli.hessian import command
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
 
+pytestmark = pytest.mark.slow
+
 INPUTS = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 LABELS = torch.arange(60) % 4
 

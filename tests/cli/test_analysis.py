@@ -24,6 +24,8 @@ from fedscope.workflows.sources.problem import load as load_problems
 from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
 
+pytestmark = pytest.mark.slow
+
 FAST = ("--samples", "96", "--threads", "1")
 
 

@@ -13,6 +13,8 @@ from tests.cli.conftest import Command
 from tests.figures.records import landscape
 from tests.report.test_report import Page
 
+pytestmark = pytest.mark.slow
+
 FEW = ("--samples", "48", "--threads", "1", "--grid", "3", "--top-k", "2", "--probes", "2",
        "--client-probes", "3")  # fmt: skip
 

@@ -18,6 +18,8 @@ from fedscope.workflows.sources.run_clients import Participants, loader
 from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
 
+pytestmark = pytest.mark.slow
+
 FAST = ("--samples", "48", "--threads", "1", "--probes", "2")
 SMALL = ("--threads", "1", "--batch-size", "4", "--product-batches", "1")
 

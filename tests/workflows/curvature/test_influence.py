@@ -26,6 +26,8 @@ from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
 
+pytestmark = pytest.mark.slow
+
 SAMPLES = 60
 ASKED = Request(influence=5, probes=2)
 

@@ -23,6 +23,8 @@ from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

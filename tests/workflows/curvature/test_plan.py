@@ -22,6 +22,8 @@ from fedscope.workflows.curvature.resources import Resources, fitting
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.targets import Targets
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 BIG = Vectors(20_000_000, 4, 16)
 

@@ -16,6 +16,8 @@ from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.targets import Targets
 
+pytestmark = pytest.mark.slow
+
 PROBES = 2  # of the trace of each record
 REQUEST = Request(probes=PROBES)
 

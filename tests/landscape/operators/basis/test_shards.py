@@ -3,6 +3,7 @@
 import gc
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from torch.multiprocessing.spawn import spawn
 from fedscope.landscape import BasisStorage, Batches, Hessian, LambdaOperator, top_eigenpairs, trace
 from fedscope.landscape.operators.basis.shards import Shards
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+
+pytestmark = pytest.mark.slow
 
 WORLDS, N = (1, 2, 4), 100_000
 
