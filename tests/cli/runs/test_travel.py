@@ -60,7 +60,7 @@ def test_there_and_back(command: Command, tmp_path: Path) -> None:
         (("pull", "--all", "nowhere"), "shows no pushed run"),
         (("pull", "a", "here"), "holds no pushed run"),
         (("pull", "c", "place", "--registry", "there"), "it has a, b"),
-        (("pull", "B", "place", "--registry", "there"), "did you mean 'b'?; it has a, b"),
+        (("pull", "B", "place", "--registry", "there"), "it has a, b; did you mean 'b'?"),
         (("pull", "a", "b", "place", "--registry", "there", "--name", "c"), "one by one"),
         (("pull", "a", "place", "--registry", "there", "--name", "../c"), "is no run name"),
         (("pull", "../a", "place", "--registry", "there"), "is no run name"),

@@ -139,7 +139,8 @@ def first_round_of(asked: TrainRequest) -> None:
     train_run(replace(plan(asked, "cpu", 1), until=1))
 
 
-@pytest.mark.parametrize("named", [{}, {"stack": "auto"}])
+@pytest.mark.usefixtures("in_time")
+@pytest.mark.parametrize("named", [{}, {"stack": "auto"}, {"workers": 2}])
 def test_a_run_has_the_number_and_is_continued_with_it(tmp_path: Path, named: dict[str, Any]) -> None:
     train(request(tmp_path, "whole", **named))
     first_round_of(request(tmp_path, "cut", **named))

@@ -74,8 +74,7 @@ def _missing(remote: Remote, name: str) -> str:
     except UserError:  # a web server need not list anything
         runs = []
     if runs:
-        near = suggestion(name, runs)
-        return f"{remote.url} holds no run {name!r}{near}; it has {listed(runs, most=8)}"
+        return f"{remote.url} holds no run {name!r}; it has {listed(runs, most=8)}{suggestion(name, runs)}"
     return f"{remote.url} holds no pushed run {name!r}; give a URL that `fedscope runs push` was given"
 
 

@@ -59,7 +59,7 @@ class Workers:
     def total(self, tensor: Tensor) -> Tensor:
         """Return, on rank 0, the sum of all workers' tensors, which is exact where one alone is not zero.
 
-        Another worker sends its own, gets it back, and does not wait.
+        Another worker gets its own back, and goes on as soon as rank 0 has taken it.
         """
         sum_ = tensor.cpu()
         if self.rank:

@@ -71,8 +71,8 @@ class Server:
     def round(self, round: int, *, last: bool) -> Round:
         """Train, evaluate and keep one round; return its metrics.
 
-        The other workers learn before the evaluation whether it is the ``last``, and begin the next one while
-        this process writes files.
+        The other workers learn before the evaluation whether it is the ``last``. They begin the next one once
+        this process has taken their peak memory, while it writes the metrics and the newest model.
         """
         federation, dispatch, run = self.federation, self.dispatch, self.run
         settings, sampled = federation.settings, dispatch.enter(round)
