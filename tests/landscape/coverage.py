@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, hessian, vmap
 from torch.nn.functional import cross_entropy, embedding_bag
 
+from fedscope.landscape.operators.adapters import LambdaOperator
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
-from fedscope.landscape.operators.base import DiagonalParts, LambdaOperator, Operator, Product
+from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
 
 DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
 NOMINAL = 0.95

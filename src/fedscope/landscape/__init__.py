@@ -14,8 +14,8 @@ from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
-from fedscope.landscape.operators.adapters import as_operator
-from fedscope.landscape.operators.base import LambdaOperator, Operator, Product
+from fedscope.landscape.operators.adapters import LambdaOperator, as_operator
+from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher

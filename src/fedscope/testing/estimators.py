@@ -14,7 +14,8 @@ from scipy.stats import binom
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.base import LambdaOperator, Operator
+from fedscope.landscape.operators.adapters import LambdaOperator
+from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.spectral.estimator import Estimated
 
 _RARE = 1e-3

@@ -95,7 +95,7 @@ def test_other_targets_go_with_their_samples_and_leave_the_inputs_where_they_are
         assert all(torch.equal(y["of"], LABELS[_places(x)] + 10) for x, y in batches)
     H = [MonteCarloFisher(_model(), cross_entropy, data, seed=2) for data in (PLAIN, _loader())]
     v = torch.ones(H[0].shape[0])
-    assert torch.equal(H[0] @ v, H[1] @ v)
+    assert torch.equal(H[0].product(v).vector, H[1].product(v).vector)
     assert H[1].loss.batches.is_streamed
 
 

@@ -47,7 +47,7 @@ def test_a_network_that_is_the_same_on_all_batches_stays_fast_at_no_further_pass
     assert operator.loss.losses.isfinite().all()  # what is looked at before the first product anyway
     assert operator.plan.graphs == 4
     sizes.clear()
-    operator.matvec(_vector(operator))
+    operator.product(_vector(operator))
     assert sizes == [8, 8, 8, 2]  # the graphs
     assert operator.form == Form(fast=True)
 

@@ -1,11 +1,11 @@
-"""Matrices and operators of other libraries as operators here; the way back is ``Operator.to_scipy``.
+"""Functions, matrices and operators of other libraries as operators here; the way back is ``to_scipy``.
 
 They are told by what they have, so that no library is imported: one of SciPy, NumPy or a dense tensor by its
 ``shape``, ``dtype`` and ``@``; one of curvlinops or hessian-eigenthings by a PyTorch ``dtype``, a ``device``,
 a ``shape`` or ``size``, and ``@``. None of them has parts by batch, so that there are no errors over samples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,29 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import slack
-from fedscope.landscape.operators.base import LambdaOperator, Operator
+from fedscope.landscape.operators.algebra.named_tensors import Blocks
+from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.probes import generator_of
+
+
+class LambdaOperator(Operator):
+    """The operator of a function v ↦ A v, for tests and for matrices one has at hand."""
+
+    def __init__(
+        self,
+        matvec: Callable[[Tensor], Tensor],
+        n: int,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str = "cpu",
+        *,
+        blocks: Blocks | None = None,
+        shapes: Sequence[torch.Size] | None = None,
+    ) -> None:
+        super().__init__(n, dtype=dtype, device=device, blocks=blocks, shapes=shapes)
+        self._matvec = matvec
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        return [Product(self._matvec(v), None) for v in rows]
 
 
 def as_operator(matrix: Any, *, like: Operator | None = None) -> Operator:

@@ -5,7 +5,7 @@ rows of a basis. Several vectors are the rows of a matrix, so that each is conti
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, overload
@@ -97,21 +97,27 @@ class Operator(ABC):
         """The factor of a finite population on variances over the samples; 1 for an infinite one."""
         return finite_population(sum(self.weights or ()), self.population)
 
-    def product(self, v: Tensor, *, onto: Tensor | None = None) -> Product:
+    def _alone(self, rows: Tensor) -> list[Product]:
+        """Return the same products without what the batches say, if that is faster."""
+        return self._apply(rows, None)
+
+    def product(self, v: Tensor, *, onto: Tensor | None = None, by_batch: bool = True) -> Product:
         """Return A v for a (n,) vector, with the per-batch quadratic forms.
 
         Args:
             v: the vector.
             onto: (r, n) rows whose inner products with each batch's A_b v are wanted as well.
+            by_batch: False: A v alone, to rounding; of small batches several are then taken together.
 
         Raises:
             UserError: ``v`` has another shape.
         """
         if v.shape != (self.shape[0],):
             raise UserError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
-        return self._apply(v.to(self.device, self.dtype)[None], onto)[0]
+        rows = v.to(self.device, self.dtype)[None]
+        return (self._apply(rows, onto) if by_batch else self._alone(rows))[0]
 
-    def products(self, rows: Tensor) -> list[Product]:
+    def products(self, rows: Tensor, *, by_batch: bool = True) -> list[Product]:
         """Return the products with the m rows of an (m, n) matrix, from one pass over the data.
 
         Raises:
@@ -119,7 +125,8 @@ class Operator(ABC):
         """
         if rows.ndim != 2 or rows.shape[1] != self.shape[0]:
             raise UserError(f"the rows have shape {tuple(rows.shape)}; expected (m, {self.shape[0]})")
-        return self._apply(rows.to(self.device, self.dtype), None) if len(rows) else []
+        rows = rows.to(self.device, self.dtype)
+        return [] if not len(rows) else self._apply(rows, None) if by_batch else self._alone(rows)
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
         """Return vᵀA_i v of each sample for a (n,) vector v, where A is the plain mean of N samples' A_i.
@@ -141,11 +148,11 @@ class Operator(ABC):
 
     def matvec(self, v: Tensor) -> Tensor:
         """Return A v for a (n,) vector."""
-        return self.product(v).vector
+        return self.product(v, by_batch=False).vector
 
     def matmat(self, V: Tensor) -> Tensor:
         """Return A V for a (n, m) matrix of columns, as other libraries have it."""
-        found = self.products(V.T.contiguous())
+        found = self.products(V.T.contiguous(), by_batch=False)
         return torch.stack([product.vector for product in found], dim=1) if found else torch.empty_like(V)
 
     @overload
@@ -242,26 +249,6 @@ class Operator(ABC):
         if not isinstance(divisor, Real):
             return NotImplemented
         return self * (1 / float(divisor))
-
-
-class LambdaOperator(Operator):
-    """The operator of a function v ↦ A v, for tests and for matrices one has at hand."""
-
-    def __init__(
-        self,
-        matvec: Callable[[Tensor], Tensor],
-        n: int,
-        dtype: torch.dtype = torch.float64,
-        device: torch.device | str = "cpu",
-        *,
-        blocks: Blocks | None = None,
-        shapes: Sequence[torch.Size] | None = None,
-    ) -> None:
-        super().__init__(n, dtype=dtype, device=device, blocks=blocks, shapes=shapes)
-        self._matvec = matvec
-
-    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        return [Product(self._matvec(v), None) for v in rows]
 
 
 class _Combined(Operator):

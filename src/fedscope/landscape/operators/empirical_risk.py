@@ -15,14 +15,15 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
-from fedscope.landscape.loss.mean_loss import has_parts, is_mean
+from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, count, octets
 from fedscope.landscape.operators.base import DiagonalParts, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.graph_cache import Cost, Graph, Graphs, Plan
+from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
+from fedscope.landscape.operators.products.graphs import joined, prepared
 from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
 
 
@@ -107,6 +108,7 @@ class LossOperator(BatchMean):
         )
         self._memory = memory
         self._prepared: Graphs | None = None
+        self._last: Graphs | None = None  # those that the last product was of; only they are kept
         self._verified = not exact
         own = weakref.proxy(self)
         self.differences = (
@@ -219,6 +221,22 @@ class LossOperator(BatchMean):
                 products = self._mean(rows, onto)
         return products
 
+    def _alone(self, rows: Tensor) -> list[Product]:
+        if self._joined is None:
+            return self._apply(rows, None)
+        graphs = self._joined
+        totals, *_ = self._sums(lambda b, v: self._times_all(graphs, b, v), rows, None, graphs.batches.sizes)
+        return [Product(total.to(self.dtype), None) for total in totals]
+
+    @cached_property
+    def _joined(self) -> Graphs | None:
+        """The graphs of several small batches each, for products that no batch is told apart in."""
+        if self.differences:
+            return None
+        if not self._verified:  # in which form the network is evaluated
+            self._apply(signs(self._loss.center)[None], None)
+        return joined(self._loss, self._graphs())
+
     def _difference(self) -> str:
         """Return in which batch the form that the first product was computed in is another network, if any.
 
@@ -240,7 +258,12 @@ class LossOperator(BatchMean):
         """Return A_b v for the m rows of an (m, n) matrix; the sums of several parts in float64."""
         if self.differences:
             return self.differences.batch_products(b, rows)[: len(rows)]
-        graphs = self._graphs()
+        return self._times_all(self._graphs(), b, rows)
+
+    def _times_all(self, graphs: Graphs, b: int, rows: Tensor) -> Tensor:
+        if self._last and self._last is not graphs:
+            self._last.release()
+        self._last = graphs
         with torch.enable_grad(), self._loss.exact():
             if len(graphs.parts(b)) == 1:
                 graph = graphs.graph(b, 0)
@@ -261,34 +284,15 @@ class LossOperator(BatchMean):
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
-            batches, whole, exact = self._loss.batches, self._loss.coupled, self.differences is None
-            cost = self._cost(exact)
-            if cost.exceeds(self._memory) and self._loss.blocks.found:
-                self._loss.recomputes_blocks = True
-                cost = self._cost(exact)
-            longest = max(self._loss.batches.sizes)
-            most = longest if whole else cost.fitting(longest, self._memory)
-            whole = whole or (most < longest and not has_parts(self._loss, most))
+            exact, otherwise = self.differences is None, OTHERWISE if self._of_gradients else ""
+            build, times = (self._graph, self._times) if exact else (self._loss_graph, None)
             # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
             own = weakref.proxy(self)
-            self._prepared = Graphs(
-                lambda inputs, targets: own._graph(inputs, targets), batches, cost,
-                most=longest if whole else most, memory=self._memory, keep=exact, note=self._note(),
+            self._prepared = prepared(
+                self._loss, lambda inputs, targets: own._graph(inputs, targets),
+                lambda: preflight(self._loss, build, times, otherwise), memory=self._memory, keep=exact,
             )  # fmt: skip
         return self._prepared
-
-    def _note(self) -> str:
-        loss, parts = self._loss, []
-        if loss.logits.found:
-            whole = loss.logits.whole
-            parts.append(f"all logits at once, for {whole}" if whole else "logits by chunks")
-        if loss.recomputes_blocks:
-            parts.append("what is in the network's blocks computed again for each product")
-        return ", ".join(parts)
-
-    def _cost(self, exact: bool) -> Cost:
-        build, times = (self._graph, self._times) if exact else (self._loss_graph, None)
-        return preflight(self._loss, build, times, OTHERWISE if self._of_gradients else "")
 
     def _loss_graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         loss = self._loss.on_batch(inputs, targets)

@@ -28,6 +28,8 @@ Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
 """(inputs, targets) ↦ the graph, and the samples' mean loss, a scalar without a graph."""
 
 _WORKING = 1 << 29
+_JOINED = 1 << 25  # of several small batches: larger graphs are no faster on a CPU
+_COPIED = 1 << 26  # of all samples, which joining copies
 _TOGETHER = 128  # samples: more are no faster on a CPU
 _MOST = 4 << 30
 
@@ -83,14 +85,18 @@ class Cost:
         """Return the bytes that the samples of a graph may take."""
         return _WORKING if memory is None else min(memory - self.fixed, _WORKING)
 
+    def joining(self, memory: int | None) -> int:
+        """Return the most samples of a graph for which small batches are joined; 0: none."""
+        return max(0, int(min(self.room(memory), _JOINED) / max(1.0, self.each)))
+
 
 class Graphs:
     """The graphs of a sequence of batches, built when first used and kept as far as the plan says.
 
     Args:
         build: makes a graph.
-        batches: what the products run over.
-        size: (samples) ↦ bytes of a graph.
+        batches: what the products run over; an attribute too.
+        size: of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
         memory: bytes, or None for a quarter of what is free, at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
@@ -104,14 +110,15 @@ class Graphs:
         self,
         build: Build,
         batches: Batches,
-        size: Callable[[int], int],
+        size: "Cost",
         *,
         most: int,
         memory: int | None,
         keep: bool = True,
         note: str = "",
     ) -> None:
-        self._build, self._batches = build, batches
+        self._build, self._size, self._memory = build, size, memory
+        self.batches = batches
         self._parts = [slices(samples, most) for samples in batches.sizes]
         counts = [_length(part) for parts in self._parts for part in parts]
         sizes = [size(samples) for samples in counts]
@@ -136,22 +143,40 @@ class Graphs:
         self._kept: dict[tuple[int, int], Graph] = {}
         self._losses: dict[tuple[int, int], Tensor] = {}
 
+    def joined(self) -> "Graphs | None":
+        """Return the graphs of several small batches each; None where there are no two to join.
+
+        Which are joined depends, as their parts do, on network, batches and ``memory`` alone.
+        """
+        most, count = self._size.joining(self._memory), len(self.batches)
+        if self.plan.graphs > count or self.batches.is_streamed or _bytes(self.batches) > _COPIED:
+            return None
+        together = Batches.of(list(self.batches.joined(most)))
+        if len(together) == count:
+            return None
+        longest = max(together.sizes)
+        return Graphs(self._build, together, self._size, most=longest, memory=self._memory)
+
     def parts(self, b: int) -> range:
         """Return the numbers of batch b's parts."""
         return range(len(self._parts[b]))
 
     def samples(self, b: int, part: int) -> Batch:
         """Return the part's samples."""
-        rows, (inputs, targets) = self._parts[b][part], self._batches[b]
+        rows, (inputs, targets) = self._parts[b][part], self.batches[b]
         return some(inputs, rows), some(targets, rows)
 
     def share(self, b: int, part: int) -> float:
         """Return the part's fraction of batch b's samples."""
-        return _length(self._parts[b][part]) / self._batches.sizes[b]
+        return _length(self._parts[b][part]) / self.batches.sizes[b]
 
     def loss(self, b: int) -> Tensor:
         """Return batch b's mean loss, as it came with the graphs of all its parts."""
         return torch.stack([self.share(b, part) * self._losses[b, part] for part in self.parts(b)]).sum()
+
+    def release(self) -> None:
+        """Keep no graph any longer; those that are wanted again are built again."""
+        self._kept.clear()
 
     def graph(self, b: int, part: int) -> Graph:
         """Return the graph of a part. The caller drops it before asking for the next."""
@@ -201,6 +226,10 @@ def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, in
         for tensor in graph:
             seen(tensor)
     return graph, sum(storage.nbytes() for at, storage in storages.items() if at not in known)
+
+
+def _bytes(batches: Batches) -> int:
+    return sum(tensor.nbytes for pair in batches for tensor in leaves(pair))
 
 
 def _length(rows: slice) -> int:

@@ -11,6 +11,7 @@ anew; where no more can be written (disk full, no room left), products are compu
 
 import hashlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,12 +63,18 @@ class Journaled(Wrapper):
         self.computed = self.found = 0
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        path = self._folder / f"{_key(rows, onto)}.npz"
+        return self._kept(_key(rows, onto), lambda: self._base._apply(rows, onto))
+
+    def _alone(self, rows: Tensor) -> list[Product]:
+        return self._kept(f"{_key(rows, None)}-alone", lambda: self._base._alone(rows))
+
+    def _kept(self, key: str, compute: Callable[[], list[Product]]) -> list[Product]:
+        path = self._folder / f"{key}.npz"
         products = self._read(path)
         if products is not None:
             self.found += len(products)
             return products
-        products = self._base._apply(rows, onto)
+        products = compute()
         self.computed += len(products)
         self._write(path, products)
         return products

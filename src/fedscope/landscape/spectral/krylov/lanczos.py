@@ -197,7 +197,7 @@ class Lanczos:
         seen = None if self._batches is None else onto(self._rows, m + 1, fixed=bool(self._sketched))
         product, self._image = self._image, None
         if product is None:
-            product = self._op.product(self._rows.row(m), onto=seen)
+            product = self._op.product(self._rows.row(m), onto=seen, by_batch=self._batches is not None)
             self.matvecs += 1
         self.error = math.hypot(self.error, product.error)
         by_batch = images = None
