@@ -46,6 +46,7 @@ class Diagonals(Protocol):
         probes: int,
         generator: torch.Generator,
         groups: int,
+        by_batch: bool,
         progress: Progress | None,
     ) -> Diagonal:
         """Return independent estimates of op's diagonal by ``groups`` of the probes."""
@@ -111,6 +112,7 @@ class ClientDiagonals:
                 probes=probes,
                 generator=generator,
                 groups=self._groups,
+                by_batch=False,
                 progress=continued(self._progress, self.matvecs),
             )
             after = generator.get_state()

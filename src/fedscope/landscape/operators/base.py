@@ -261,6 +261,9 @@ class _Combined(Operator):
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         return self._terms.products(rows, onto, self.weights is not None)
 
+    def _alone(self, rows: Tensor) -> list[Product]:
+        return self._terms.products(rows, None, by_batch=False, alone=True)
+
     def _combination(self) -> Combination:
         return self._terms
 

@@ -98,9 +98,11 @@ class Remainder(Wrapper):
         self._basis = Basis.of(basis) if isinstance(basis, Tensor) else basis
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        inner = self._basis.without(rows)
         outer = None if onto is None else through(onto, self._basis.without)
-        return [
-            replace(product, vector=self._basis.without(product.vector))
-            for product in self._base._apply(inner, outer)
-        ]
+        return self._left(self._base._apply(self._basis.without(rows), outer))
+
+    def _alone(self, rows: Tensor) -> list[Product]:
+        return self._left(self._base._alone(self._basis.without(rows)))
+
+    def _left(self, products: list[Product]) -> list[Product]:
+        return [replace(one, vector=self._basis.without(one.vector)) for one in products]

@@ -35,7 +35,13 @@ class Preconditioned(Wrapper):
         self._root = scale.double().rsqrt().to(base.device)  # P^(-1/2), (n,)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        found = self._base._apply(self._scaled(rows), None if onto is None else through(onto, self._scaled))
+        outer = None if onto is None else through(onto, self._scaled)
+        return self._all_scaled(self._base._apply(self._scaled(rows), outer))
+
+    def _alone(self, rows: Tensor) -> list[Product]:
+        return self._all_scaled(self._base._alone(self._scaled(rows)))
+
+    def _all_scaled(self, found: list[Product]) -> list[Product]:
         largest = float(self._root.max())
         return [replace(one, vector=self._scaled(one.vector), error=largest * one.error) for one in found]
 

@@ -90,7 +90,12 @@ def block_size(n: int) -> int:
 
 
 def probe_products(
-    op: Operator, vectors: Iterator[Tensor], count: int, together: int | None = None
+    op: Operator,
+    vectors: Iterator[Tensor],
+    count: int,
+    together: int | None = None,
+    *,
+    by_batch: bool = True,
 ) -> Iterator[tuple[Tensor, Product]]:
     """Yield the next ``count`` probes with their products, some ``together``; fewer if they end."""
     n = op.shape[0]
@@ -100,5 +105,5 @@ def probe_products(
         for vector in islice(vectors, len(rows)):
             rows[drawn] = vector
             drawn += 1
-        yield from zip(rows[:drawn], op.products(rows[:drawn]), strict=True)
+        yield from zip(rows[:drawn], op.products(rows[:drawn], by_batch=by_batch), strict=True)
         del rows  # before the next are drawn

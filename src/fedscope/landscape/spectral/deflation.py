@@ -37,6 +37,8 @@ def growing(
     generator: torch.Generator,
     max_basis: int,
     storage: BasisStorage | None = None,
+    *,
+    by_batch: bool = True,
 ) -> Extend:
     """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
 
@@ -46,10 +48,11 @@ def growing(
         generator: draws the start, and replacements after a breakdown.
         max_basis: rows it may have.
         storage: how one that is begun is kept; that of ``known`` stays as it is.
+        by_batch: whether one that is begun knows each batch's part.
     """
     if known is None:
         start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
-        process = Lanczos(op, start, generator=generator, by_batch=True, storage=storage)
+        process = Lanczos(op, start, generator=generator, by_batch=by_batch, storage=storage)
     else:
         process = Lanczos.resumed(op, known, generator=generator)
 

@@ -36,6 +36,7 @@ def diagonal(
     generator: torch.Generator | None = None,
     seed: int | None = None,
     groups: int = 8,
+    by_batch: bool = True,
     progress: Progress | None = None,
 ) -> Diagonal:
     """Estimate diag(H), element by element and summed over the operator's blocks, with standard errors.
@@ -53,6 +54,7 @@ def diagonal(
         generator: draws the probes.
         seed: of such a generator instead; 0 if neither is given.
         groups: G, at most ``probes``.
+        by_batch: False: without the error of ``trace`` over the samples, which may be faster.
         progress: called after every product.
 
     Raises:
@@ -68,7 +70,7 @@ def diagonal(
     by_group = torch.empty(groups, op.shape[0], dtype=torch.float64, device=op.device)
     element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
     exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
-    for z, product in probe_products(remainder(op, known), vectors, probes):
+    for z, product in probe_products(remainder(op, known), vectors, probes, by_batch=by_batch):
         sample = (z.double() * product.vector).add_(exactly)
         element.add(sample)
         block.add(block_sums(sample, op))
@@ -104,6 +106,7 @@ def deflated_diagonal(
     generator: torch.Generator | None = None,
     seed: int | None = None,
     groups: int = 8,
+    by_batch: bool = True,
     progress: Progress | None = None,
 ) -> Diagonal:
     """Estimate diag(H) beside a Krylov basis of one row for every two probes.
@@ -119,6 +122,7 @@ def deflated_diagonal(
             generators of the same state see the same probes, however their bases come about.
         seed: of such a generator instead; 0 if neither is given.
         groups: of the probes, as in :func:`diagonal`.
+        by_batch: as there.
         progress: called after every probe, and once for the basis.
 
     Raises:
@@ -127,7 +131,7 @@ def deflated_diagonal(
     generator = generator_of(generator, seed)
     start, rows, spent = _basis_stream(generator), min(probes // 2, affordable(op)), 0
     if known is None and rows > 0:
-        known = growing(op, None, start, rows)(rows)
+        known = growing(op, None, start, rows, by_batch=by_batch)(rows)
         spent = known.matvecs
     if progress:
         progress(spent, spent + probes)
@@ -137,6 +141,7 @@ def deflated_diagonal(
         probes=probes,
         generator=generator,
         groups=groups,
+        by_batch=by_batch,
         progress=progress and (lambda done, _, *text: progress(spent + done, spent + probes, *text)),
     )
     return replace(found, matvecs=spent + found.matvecs, subspace=known)

@@ -1,5 +1,7 @@
 """Where no batch is told apart, small batches are taken together: the same products, from fewer graphs."""
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,21 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, spectral_density
+from fedscope.landscape import (
+    CrossClient,
+    EmpiricalFisher,
+    GaussNewton,
+    Hessian,
+    MonteCarloFisher,
+    Operator,
+    Preconditioned,
+    cross_client,
+    deflated_diagonal,
+    spectral_density,
+)
 from fedscope.landscape.operators import graph_cache
 from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.krylov_basis import Remainder
 from fedscope.landscape.operators.product_cache import Journaled
 from tests.landscape.cases import Case, convnet, mlp
 
@@ -63,6 +77,53 @@ def test_the_density_takes_them() -> None:
     again = spectral_density(operator, probes=1, steps=4)
     assert sizes[-1] == sum(case.batches.sizes)
     torch.testing.assert_close(again.nodes, found.nodes)
+
+
+@pytest.mark.parametrize(
+    "made_of",
+    [
+        lambda H: H.damped(0.3),
+        lambda H: 2 * H - H.damped(1.0),
+        lambda H: Preconditioned(H, torch.linspace(0.5, 2, 81, dtype=torch.float64)),
+        lambda H: Remainder(H, torch.eye(81, dtype=torch.float64)[:3]),
+    ],
+    ids=["damped", "sum", "preconditioned", "remainder"],
+)
+def test_operators_made_of_one_take_them_too(made_of: Callable[[Operator], Operator]) -> None:
+    case = convnet()
+    sizes = seen(case)
+    operator = made_of(Hessian(case.model, case.loss_fn, case.batches))
+    expected = operator.product(V).vector
+    found = operator.matvec(V)
+    assert sizes[-1] == 26
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_clients_are_compared_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = convnet()
+    sizes = seen(case)
+
+    def compared() -> CrossClient:
+        clients = [Hessian(case.model, case.loss_fn, case.batches) for _ in range(2)]
+        return cross_client(clients, probes=8, groups=4, sample_probes=0)
+
+    found = compared()
+    assert 26 in sizes
+    monkeypatch.setattr(graph_cache, "_JOINED", 0)
+    apart = compared()
+    torch.testing.assert_close(
+        torch.tensor([one.value for one in found.squared_norms["parameter"]]),
+        torch.tensor([one.value for one in apart.squared_norms["parameter"]]),
+    )
+
+
+def test_a_diagonal_without_them_has_an_error_over_the_samples() -> None:
+    operator = convnet().operator
+    apart = deflated_diagonal(operator, probes=8, seed=0)
+    alone = deflated_diagonal(operator, probes=8, seed=0, by_batch=False)
+    torch.testing.assert_close(alone.parameter, apart.parameter, rtol=1e-10, atol=1e-12)
+    assert math.isfinite(apart.trace.stderr_data)
+    assert math.isnan(alone.trace.stderr_data)
 
 
 def batch_sum(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -68,15 +68,18 @@ class Combination:
             "population": shared("population"),
         }
 
-    def products(self, rows: Tensor, onto: Tensor | None, by_batch: bool) -> "list[Product]":
+    def products(
+        self, rows: Tensor, onto: Tensor | None, by_batch: bool, *, alone: bool = False
+    ) -> "list[Product]":
         """Return the products with the rows of an (m, n) matrix.
 
         Args:
             rows: the vectors.
             onto: (r, n) rows whose inner products with the batches' products are wanted.
             by_batch: whether the terms' batches are the same.
+            alone: without what the batches say.
         """
-        found = [term._apply(rows, onto) for term in self.factors]
+        found = [term._alone(rows) if alone else term._apply(rows, onto) for term in self.factors]
         factors = list(self.factors.values())
         products = []
         for v, *of_terms in zip(rows, *found, strict=True):
