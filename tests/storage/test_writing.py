@@ -32,6 +32,18 @@ def test_a_write_replaces(tmp_path: Path, below: Path | None) -> None:
     assert (tmp_path / "deep" / "a.json").read_text(encoding="utf-8") == "ζ"
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_what_a_power_cut_may_not_take_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    synced = list[int]()
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with storage.atomic_file(tmp_path / "a.npz", below=tmp_path, durable=durable) as handle:
+        handle.write(b"whole")
+    assert (tmp_path / "a.npz").read_bytes() == b"whole"
+    assert len(synced) == 2 * durable
+
+
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, below: Path | None) -> None:
     with (
         pytest.raises(KeyboardInterrupt),

@@ -20,10 +20,11 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @contextmanager
-def atomic_file(path: Path, *, below: Path | None) -> Iterator[BufferedRandom]:
+def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iterator[BufferedRandom]:
     """Yield a new file beside ``path``, open for writing; on success it is synced and renamed over ``path``.
 
     If the block raises (disk full, interrupt), ``path`` keeps its old content and the new file is removed.
+    What is not ``durable`` is not synced: it is whole after ``kill -9``, but after a power cut it may be torn.
     """
     path = door.target(path, below)
     temporary = f".{path.name}.{token_hex(4)}.tmp"
@@ -33,9 +34,11 @@ def atomic_file(path: Path, *, below: Path | None) -> Iterator[BufferedRandom]:
             with _created(path.with_name(temporary), folder) as handle:
                 yield handle
                 handle.flush()
-                os.fsync(handle.fileno())
+                if durable:
+                    os.fsync(handle.fileno())
             os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
+            if durable:
+                os.fsync(folder)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)

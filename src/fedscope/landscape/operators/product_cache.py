@@ -6,7 +6,8 @@ algorithm takes the same steps, finds the products it had, and goes on with the 
 sums and diagonals need no state of their own.
 
 One file holds n numbers in the operator's dtype, and a few more. A file that cannot be read is computed
-anew; where no more can be written (disk full, no room left), products are computed and not kept.
+anew, so that none need wait for the disk; where no more can be written (disk full, no room left), products
+are computed and not kept.
 """
 
 import hashlib
@@ -123,7 +124,7 @@ class Journaled(Wrapper):
         if self._room.left < 0:
             return
         try:
-            with atomic_file(path, below=self._below) as file:
+            with atomic_file(path, below=self._below, durable=False) as file:
                 np.savez(file, **arrays)
         except OSError:
             self._room.left = 0  # the disk is full or read-only: nothing more is kept
