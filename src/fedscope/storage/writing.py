@@ -24,7 +24,7 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
     """Yield a new file beside ``path``, open for writing; on success it is synced and renamed over ``path``.
 
     If the block raises (disk full, interrupt), ``path`` keeps its old content and the new file is removed.
-    What is not ``durable`` is not synced: it is whole after ``kill -9``, but after a power cut it may be torn.
+    What is not ``durable`` is not synced: whole after ``kill -9``, perhaps torn after a power cut.
     """
     path = door.target(path, below)
     temporary = f".{path.name}.{token_hex(4)}.tmp"
