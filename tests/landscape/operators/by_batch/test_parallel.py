@@ -29,7 +29,7 @@ def _products(operator: LossOperator) -> list[torch.Tensor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             graph_cache, "_JOINED", 17 * operator.plan.size // 8
-        )  # two graphs, of 16 and 10 samples
+        )  # 16 and 10 samples
         alone = operator.matvec(rows[0])
     return [
         alone,

@@ -33,7 +33,7 @@ def dense(op: "Operator", memory: int) -> Tensor:
     for columns in torch.arange(n, device=op.device).split(max(1, _ROWS_MEMORY // (8 * n))):
         units = torch.zeros(len(columns), n, dtype=op.dtype, device=op.device)
         units[torch.arange(len(columns)), columns] = 1
-        for column, product in zip(columns, op.products(units), strict=True):
+        for column, product in zip(columns, op.products(units, by_batch=False), strict=True):
             found[:, column] = product.vector
     return found
 
