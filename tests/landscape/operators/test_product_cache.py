@@ -55,6 +55,14 @@ def test_a_finished_run_computes_nothing(case: Case, tmp_path: Path) -> None:
     assert again == first
 
 
+@pytest.mark.parametrize("lost", range(1, 30, 2))
+def test_a_file_whose_end_a_power_cut_took_is_computed_again(case: Case, tmp_path: Path, lost: int) -> None:
+    first = trace(Journaled(case.operator, tmp_path), probes=3)
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-lost] + bytes(lost))
+    assert trace(Journaled(case.operator, tmp_path), probes=3) == first
+
+
 def test_a_damaged_file_is_computed_again(case: Case, tmp_path: Path) -> None:
     first = trace(Journaled(case.operator, tmp_path), probes=7)
     files = sorted(tmp_path.iterdir())

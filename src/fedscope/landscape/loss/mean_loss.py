@@ -93,32 +93,14 @@ def has_parts(loss: FlatLoss, most: int) -> bool:
     return True
 
 
-@torch.no_grad()
-def adds_up(loss: FlatLoss, joined: Batches) -> bool:
-    """Say whether the loss of batches that are joined from ``loss``'s own, in their order, is their mean."""
-    if loss.coupled:
-        return False
-    own = iter(zip(loss.losses.double(), loss.batches.sizes, strict=True))
-    with loss.plainly(), loss.exact():
-        for inputs, targets in joined:
-            samples, total = 0, 0.0
-            while samples < count(inputs):
-                mean, more = next(own)
-                samples, total = samples + more, total + more * float(mean)
-            whole = loss.on_batch(inputs, targets)
-            if not close(whole.new_tensor(total / samples), whole, loss.dtype):
-                return False
-    return True
-
-
 def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float, float] | None:
     """Return the loss of some samples and the mean of their two parts'; None where there are no parts."""
     samples, cut = count(inputs), count(inputs) // 3
     if not cut:
         return None
     parts = slice(None, cut), slice(cut, None)
-    whole = _value(loss, inputs, targets)
     try:
+        whole = _value(loss, inputs, targets)
         one, other = (_value(loss, some(inputs, rows), some(targets, rows)) for rows in parts)
     except Exception:  # whatever it raises: a network that takes so many samples and no others has no parts
         return None

@@ -110,8 +110,10 @@ class Operator(ABC):
             by_batch: False: A v alone, to rounding; of small batches several are then taken together.
 
         Raises:
-            UserError: ``v`` has another shape.
+            UserError: ``v`` has another shape, or ``onto`` is given without ``by_batch``.
         """
+        if onto is not None and not by_batch:
+            raise UserError("onto is about batches; leave it out, or by_batch")
         if v.shape != (self.shape[0],):
             raise UserError(f"the vector has shape {tuple(v.shape)}; expected ({self.shape[0]},)")
         rows = v.to(self.device, self.dtype)[None]

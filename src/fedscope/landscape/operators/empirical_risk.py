@@ -23,7 +23,7 @@ from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
-from fedscope.landscape.operators.products.graphs import joined, prepared
+from fedscope.landscape.operators.products.graphs import difference, joined, prepared
 from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
 
 
@@ -146,7 +146,7 @@ class LossOperator(BatchMean):
             product = self.batch_products(0, along[None])[0].to(self.dtype)
         else:
             with self._loss.exact(), torch.enable_grad():
-                product = self._times(graphs.graph(0, 0), along)
+                product = self._times(self._graph_of(graphs, 0, 0), along)
         how = f" {self.differences.step.length}" if self.differences else ""
         digest = hashlib.sha256(f"{type(self).__name__} {self.names} {self._memory}{how}".encode())
         digest.update(self._loss.batches.sha256.encode())
@@ -215,7 +215,7 @@ class LossOperator(BatchMean):
         products = self._mean(rows, onto)
         if not self._verified:
             self._verified = True
-            if reason := self._difference():
+            if reason := difference(self._loss, self._graphs(), self._group):
                 self._loss.give_up_form(reason)
                 self._prepared = None
                 products = self._mean(rows, onto)
@@ -224,35 +224,26 @@ class LossOperator(BatchMean):
     def _alone(self, rows: Tensor) -> list[Product]:
         if self._joined is None:
             return self._apply(rows, None)
-        graphs = self._joined
-        totals, *_ = self._sums(lambda b, v: self._times_all(graphs, b, v), rows, None, graphs.batches.sizes)
-        return [Product(total.to(self.dtype), None) for total in totals]
+        return [Product(found, None) for found in self._together(self._joined, rows)]
+
+    def _together(self, graphs: Graphs, rows: Tensor) -> Tensor:
+        sizes, totals = graphs.batches.sizes, torch.zeros_like(rows, dtype=torch.float64)
+        for b, samples in enumerate(sizes):
+            totals.add_(self._times_all(graphs, b, rows), alpha=samples / sum(sizes))
+        return totals.to(self.dtype)
+
+    @property
+    def joins(self) -> bool:
+        """Whether small batches are taken together where none is told apart; two products tell."""
+        return self._joined is not None
 
     @cached_property
     def _joined(self) -> Graphs | None:
-        """The graphs of several small batches each, for products that no batch is told apart in."""
-        if self.differences:
-            return None
-        if not self._verified:  # in which form the network is evaluated
-            self._apply(signs(self._loss.center)[None], None)
-        return joined(self._loss, self._graphs())
-
-    def _difference(self) -> str:
-        """Return in which batch the form that the first product was computed in is another network, if any.
-
-        A layer whose BatchNorm is folded into it puts out other numbers than its own, at which a forward may
-        look on some samples only. Every batch's loss has come with the product; it is compared with that of
-        the network as it is. The processes of a group find the same.
-        """
-        if not self._loss.doubtful:
-            return ""
-        graphs, count = self._graphs(), len(self._loss.batches)
-        differing = torch.zeros(count, device=self.device)
-        for b in share(count, self._group):
-            differing[b] = float(self._loss.differs(b, graphs.loss(b)))
-        add_up(self._group, differing)
-        found = differing.nonzero().flatten().tolist()
-        return f"its loss would differ in batch {found[0] + 1} of {count}" if found else ""
+        if self.differences or self._group or not self._graphs().joined():
+            return None  # at no product
+        along = signs(self._loss.center)[None]
+        (apart,) = self._apply(along, None)  # which decides in what form the network is evaluated
+        return joined(self._loss, self._graphs(), along, apart.vector[None], self._together)
 
     def batch_products(self, b: int, rows: Tensor) -> Tensor:
         """Return A_b v for the m rows of an (m, n) matrix; the sums of several parts in float64."""
@@ -260,17 +251,20 @@ class LossOperator(BatchMean):
             return self.differences.batch_products(b, rows)[: len(rows)]
         return self._times_all(self._graphs(), b, rows)
 
-    def _times_all(self, graphs: Graphs, b: int, rows: Tensor) -> Tensor:
+    def _graph_of(self, graphs: Graphs, b: int, part: int) -> Graph:
         if self._last and self._last is not graphs:
             self._last.release()
         self._last = graphs
+        return graphs.graph(b, part)
+
+    def _times_all(self, graphs: Graphs, b: int, rows: Tensor) -> Tensor:
         with torch.enable_grad(), self._loss.exact():
             if len(graphs.parts(b)) == 1:
-                graph = graphs.graph(b, 0)
+                graph = self._graph_of(graphs, b, 0)
                 return torch.stack([self._times(graph, v) for v in rows])
             products = torch.zeros_like(rows, dtype=torch.float64)
             for part in graphs.parts(b):
-                graph = graphs.graph(b, part)
+                graph = self._graph_of(graphs, b, part)
                 for product, v in zip(products, rows, strict=True):
                     product.add_(self._times(graph, v), alpha=graphs.share(b, part))
         return products

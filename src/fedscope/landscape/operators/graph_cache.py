@@ -28,7 +28,7 @@ Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
 """(inputs, targets) ↦ the graph, and the samples' mean loss, a scalar without a graph."""
 
 _WORKING = 1 << 29
-_JOINED = 1 << 25  # of several small batches: larger graphs are no faster on a CPU
+_JOINED = 1 << 25  # of the samples of several small batches: larger graphs are no faster on a CPU
 _COPIED = 1 << 26  # of all samples, which joining copies
 _TOGETHER = 128  # samples: more are no faster on a CPU
 _MOST = 4 << 30

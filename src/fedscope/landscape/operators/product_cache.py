@@ -93,10 +93,10 @@ class Journaled(Wrapper):
             stored = read_bytes(path, _MOST)
             with io.BytesIO(stored) as file, np.load(file, allow_pickle=False) as content:
                 parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
-        except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile):
+            vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
+        except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError):
             return None
         self._room.left -= len(stored)
-        vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
         forms, onto = parts.get("forms"), parts.get("onto")
         return [
             Product(

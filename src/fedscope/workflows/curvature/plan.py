@@ -75,7 +75,7 @@ def planned(
         pilot: estimate the products, by the same request on an eighth of the samples.
     """
     seconds, first, with_forms = _steps(operator, resources)
-    alone = _alone(operator) if request.density else seconds
+    alone = _alone(operator) if request.density and operator.joins else seconds
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
     rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))
     begun = found.pairs.matvecs if found and found.pairs else 0
@@ -133,7 +133,6 @@ def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, in
 def _alone(operator: LossOperator) -> float:
     """Return the seconds of a product in which no batch is told apart, as the density takes them."""
     v = torch.ones(operator.shape[0], dtype=operator.dtype)
-    operator.product(v, by_batch=False)  # which builds its graphs
     begun = time.perf_counter()
     operator.product(v, by_batch=False)
     return time.perf_counter() - begun

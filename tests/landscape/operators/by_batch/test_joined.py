@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from fedscope.errors import UserError
 from fedscope.landscape import (
+    Batches,
     CrossClient,
     EmpiricalFisher,
     GaussNewton,
@@ -21,6 +23,7 @@ from fedscope.landscape import (
     deflated_diagonal,
     spectral_density,
 )
+from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators import graph_cache
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.krylov_basis import Remainder
@@ -38,6 +41,27 @@ def seen(case: Case) -> list[int]:
     return sizes
 
 
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by an entry with each graph that a Hessian's product is made with: four a product, or one."""
+    used: list[int] = []
+    times = Hessian._times
+
+    def counted(self: Hessian, graph: tuple[Tensor, ...], v: Tensor) -> Tensor:
+        used.append(len(graph))
+        return times(self, graph, v)
+
+    monkeypatch.setattr(Hessian, "_times", counted)
+    return used
+
+
+def ready(case: Case) -> Hessian:
+    """The Hessian of a case, once it has seen that small batches can be joined."""
+    operator = Hessian(case.model, case.loss_fn, case.batches)
+    assert operator.joins
+    return operator
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_are_the_products_that_tell_batches_apart(kind: type[LossOperator]) -> None:
     case = convnet()
@@ -51,14 +75,15 @@ def test_they_are_the_products_that_tell_batches_apart(kind: type[LossOperator])
     for found, factor in zip(operator.products(rows, by_batch=False), (1, -2), strict=True):
         torch.testing.assert_close(found.vector, factor * apart.vector, rtol=1e-11, atol=1e-13)
     assert torch.equal(operator @ V, alone.vector)
-    assert torch.equal(operator.to_dense() @ V, operator.to_dense() @ V)
+    torch.testing.assert_close(operator.to_dense() @ V, apart.vector, rtol=1e-10, atol=1e-12)
+    with pytest.raises(UserError, match="onto is about batches"):
+        operator.product(V, onto=rows, by_batch=False)
 
 
 def test_one_pass_is_of_all_samples_together_and_its_graphs_are_the_only_ones_kept() -> None:
     case = convnet()
     sizes = seen(case)
-    operator = Hessian(case.model, case.loss_fn, case.batches)
-    operator.matvec(V)
+    operator = ready(case)
     sizes.clear()
     operator.matvec(V)
     assert sizes == []  # it is kept
@@ -67,16 +92,28 @@ def test_one_pass_is_of_all_samples_together_and_its_graphs_are_the_only_ones_ke
     sizes.clear()
     operator.matvec(V)
     assert sizes == [26]
+    assert operator.fingerprint
+    sizes.clear()
+    operator.matvec(V)
+    assert sizes == [26]  # nor that of the first batch beside it
 
 
-def test_the_density_takes_them() -> None:
-    case = mlp()
-    found = spectral_density(case.operator, probes=1, steps=4)
-    sizes = seen(case)
-    operator = Hessian(case.model, case.loss_fn, case.batches)
-    again = spectral_density(operator, probes=1, steps=4)
-    assert sizes[-1] == sum(case.batches.sizes)
-    torch.testing.assert_close(again.nodes, found.nodes)
+def test_a_single_batch_costs_a_single_product(graphs: list[int]) -> None:
+    case = convnet()
+    (whole,) = Batches.of(case.batches).taken([torch.arange(26)])
+    operator = Hessian(case.model, case.loss_fn, [whole])
+    assert operator.plan.graphs == 1
+    graphs.clear()
+    operator.matvec(V)
+    assert len(graphs) == 1
+    assert not operator.joins
+
+
+def test_the_density_takes_them(graphs: list[int]) -> None:
+    operator = ready(mlp())
+    graphs.clear()
+    spectral_density(operator, probes=1, steps=4)
+    assert len(graphs) == 4
 
 
 @pytest.mark.parametrize(
@@ -89,28 +126,31 @@ def test_the_density_takes_them() -> None:
     ],
     ids=["damped", "sum", "preconditioned", "remainder"],
 )
-def test_operators_made_of_one_take_them_too(made_of: Callable[[Operator], Operator]) -> None:
-    case = convnet()
-    sizes = seen(case)
-    operator = made_of(Hessian(case.model, case.loss_fn, case.batches))
+def test_operators_made_of_one_take_them_too(
+    graphs: list[int], made_of: Callable[[Operator], Operator]
+) -> None:
+    base = ready(convnet())
+    operator = made_of(base)
     expected = operator.product(V).vector
+    graphs.clear()
     found = operator.matvec(V)
-    assert sizes[-1] == 26
+    assert len(graphs) == 1
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-13)
 
 
-def test_clients_are_compared_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = convnet()
-    sizes = seen(case)
-
+def test_clients_are_compared_with_them(graphs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     def compared() -> CrossClient:
-        clients = [Hessian(case.model, case.loss_fn, case.batches) for _ in range(2)]
+        clients = [Hessian(case.model, case.loss_fn, case.batches) for case in (convnet(), convnet())]
+        assert [client.joins for client in clients] == 2 * [expected]
+        graphs.clear()
         return cross_client(clients, probes=8, groups=4, sample_probes=0)
 
-    found = compared()
-    assert 26 in sizes
+    expected = True
+    found, together = compared(), len(graphs)
     monkeypatch.setattr(graph_cache, "_JOINED", 0)
+    expected = False
     apart = compared()
+    assert len(graphs) == 4 * together
     torch.testing.assert_close(
         torch.tensor([one.value for one in found.squared_norms["parameter"]]),
         torch.tensor([one.value for one in apart.squared_norms["parameter"]]),
@@ -126,25 +166,61 @@ def test_a_diagonal_without_them_has_an_error_over_the_samples() -> None:
     assert math.isnan(alone.trace.stderr_data)
 
 
-def batch_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+class UpToEight(nn.Module):
+    """Takes at most eight samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = convnet().model
+        self.register_buffer("shift", torch.linspace(0, 1, 8, dtype=torch.float64)[:, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.net(x) + self.get_buffer("shift")[: len(x)]
+        return output
+
+
+def at_zero() -> nn.Module:
+    """A net whose head is 0: every sample has the same loss, and its own curvature."""
+    model = convnet().model
+    for tensor in model.get_submodule("5").parameters():
+        nn.init.zeros_(tensor)
+    return model
+
+
+def between(outputs: Tensor, targets: Tensor) -> Tensor:
     """A loss between the samples of a batch."""
-    return (nn.functional.cross_entropy(outputs, targets, reduction="none").square().mean()).sqrt()
+    return nn.functional.cross_entropy(outputs, targets, reduction="none").square().mean().sqrt()
 
 
+WEIGHTED = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 9.0, 0.1], dtype=torch.float64))
+PLAIN = nn.functional.cross_entropy
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize(
-    ("loss_fn", "settings"),
+    ("model", "loss_fn"),
     [
-        (nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 0.1], dtype=torch.float64)), {}),
-        (batch_sum, {}),
-        (nn.functional.cross_entropy, {"products": "finite-differences"}),
+        (lambda: convnet().model, WEIGHTED),
+        (at_zero, WEIGHTED),
+        (lambda: convnet().model, between),
+        (UpToEight, PLAIN),
     ],
-    ids=["weighted", "between samples", "differences"],
+    ids=["weighted", "weighted, equal losses", "between samples", "eight samples at most"],
 )
 def test_they_stay_apart_where_together_they_were_another_function(
-    loss_fn: nn.Module, settings: dict[str, object]
+    kind: type[LossOperator], model: Callable[[], nn.Module], loss_fn: LossFunction
 ) -> None:
+    if kind is EmpiricalFisher and loss_fn is between:
+        pytest.skip("has no samples' own gradients")
+    batches = sorted(convnet().batches, key=lambda pair: float(pair[1].sum()))
+    operator = kind(model(), loss_fn, batches)
+    assert torch.equal(operator.matvec(V), operator.product(V).vector)
+    assert not operator.joins
+
+
+def test_finite_differences_are_of_batches() -> None:
     case = convnet()
-    operator = Hessian(case.model, loss_fn, case.batches, **settings)  # type: ignore[arg-type]
+    operator = Hessian(case.model, case.loss_fn, case.batches, products="finite-differences")
     assert torch.equal(operator.matvec(V), operator.product(V).vector)
 
 
@@ -153,7 +229,8 @@ def test_large_graphs_and_large_data_stay_as_they_are(monkeypatch: pytest.Monkey
     monkeypatch.setattr(graph_cache, bound, 1000)
     case = convnet()
     sizes = seen(case)
-    Hessian(case.model, case.loss_fn, case.batches).matvec(V)
+    operator = Hessian(case.model, case.loss_fn, case.batches)
+    assert torch.equal(operator.matvec(V), operator.product(V).vector)
     assert max(sizes) == 8
 
 

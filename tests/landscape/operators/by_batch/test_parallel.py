@@ -3,13 +3,11 @@
 import gc
 from pathlib import Path
 
-import pytest
 import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn
 
 from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, surface
-from fedscope.landscape.operators import graph_cache
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests.landscape.cases import convnet
@@ -26,11 +24,7 @@ def _products(operator: LossOperator) -> list[torch.Tensor]:
     assert product.forms is not None
     assert product.onto is not None
     block = operator.products(rows)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            graph_cache, "_JOINED", 17 * operator.plan.size // 8
-        )  # 16 and 10 samples
-        alone = operator.matvec(rows[0])
+    alone = operator.matvec(rows[0])  # with a group batch by batch
     return [
         alone,
         product.vector,

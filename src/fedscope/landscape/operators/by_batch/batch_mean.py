@@ -83,20 +83,12 @@ class BatchMean(Operator):
         ]
 
     def _sums(
-        self,
-        products_of: Callable[[int, Tensor], Tensor],
-        rows: Tensor,
-        onto: Tensor | None,
-        counts: Sequence[int] | None = None,
+        self, products_of: Callable[[int, Tensor], Tensor], rows: Tensor, onto: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return Σ_b (n_b/N)·x_b (m, n) of x_b = ``products_of(b, rows)``, all vᵀx_b, and all onto·x_b.
-
-        ``counts`` are the n_b; None: the batches'.
-        """
-        counts = counts or self._counts
+        """Return Σ_b (n_b/N)·x_b (m, n) of x_b = ``products_of(b, rows)``, all vᵀx_b, and all onto·x_b."""
         if self._group is not None:
-            return self._shared_sums(products_of, rows, onto, counts, self._group)
-        count, samples = len(counts), sum(counts)
+            return self._shared_sums(products_of, rows, onto, self._group)
+        count = len(self._counts)
         totals = torch.zeros_like(rows, dtype=torch.float64)
         forms = totals.new_zeros(len(rows), count)
         projections = None if onto is None else totals.new_zeros(len(rows), count, len(onto))
@@ -106,7 +98,7 @@ class BatchMean(Operator):
             together, images = range(first, min(first + some_at_a_time, count)), []
             for b in together:
                 products = self._shaped(b, products_of(b, rows), rows)
-                totals.add_(products, alpha=counts[b] / samples)  # in float64, of any dtype
+                totals.add_(products, alpha=self._counts[b] / sum(self._counts))  # in float64, of any dtype
                 forms[:, b] = _inner(rows, products)
                 if waiting:
                     waiting.set(b * len(rows), products)
@@ -126,7 +118,6 @@ class BatchMean(Operator):
         products_of: Callable[[int, Tensor], Tensor],
         rows: Tensor,
         onto: Tensor | None,
-        counts: Sequence[int],
         group: ProcessGroup,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the same, made by all processes: a batch each in every turn.
@@ -135,7 +126,7 @@ class BatchMean(Operator):
         batches, and projects them on its coordinates of a basis that is shared as well. So the bits do not
         depend on how many processes there are.
         """
-        count, samples, shards = len(counts), sum(counts), Shards(rows.shape[1], group)
+        count, shards = len(self._counts), Shards(rows.shape[1], group)
         totals = rows.new_zeros(len(rows), len(shards.mine) * shards.width, dtype=torch.float64)
         forms = rows.new_zeros(len(rows), count, dtype=torch.float64)
         projections = None if onto is None else forms.new_zeros(len(rows), count, len(onto))
@@ -149,7 +140,7 @@ class BatchMean(Operator):
                     projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
             batches, received = range(first, min(first + shards.ranks, count)), shards.exchanged(own)
             for other, products in zip(batches, received, strict=False):
-                totals.add_(products, alpha=counts[other] / samples)
+                totals.add_(products, alpha=self._counts[other] / sum(self._counts))
             if shared and projections is not None:
                 if shared.image is not None:
                     received = shards.exchanged(shared.image(own.to(self.dtype)))
