@@ -122,6 +122,8 @@ class Operator(ABC):
     def products(self, rows: Tensor, *, by_batch: bool = True) -> list[Product]:
         """Return the products with the m rows of an (m, n) matrix, from one pass over the data.
 
+        ``by_batch`` as of :meth:`product`.
+
         Raises:
             UserError: ``rows`` has another shape.
         """

@@ -239,7 +239,7 @@ class LossOperator(BatchMean):
 
     @cached_property
     def _joined(self) -> Graphs | None:
-        if self.differences or self._group or not self._graphs().joined():
+        if self.differences or self._group or not self._graphs().joined:
             return None  # at no product
         along = signs(self._loss.center)[None]
         (apart,) = self._apply(along, None)  # which decides in what form the network is evaluated

@@ -12,6 +12,7 @@ free: the same inputs give the same bits.
 import os
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -110,7 +111,7 @@ class Graphs:
         self,
         build: Build,
         batches: Batches,
-        size: "Cost",
+        size: Cost,
         *,
         most: int,
         memory: int | None,
@@ -143,8 +144,9 @@ class Graphs:
         self._kept: dict[tuple[int, int], Graph] = {}
         self._losses: dict[tuple[int, int], Tensor] = {}
 
+    @cached_property
     def joined(self) -> "Graphs | None":
-        """Return the graphs of several small batches each; None where there are no two to join.
+        """The graphs of several small batches each; None where there are no two to join.
 
         Which are joined depends, as their parts do, on network, batches and ``memory`` alone.
         """

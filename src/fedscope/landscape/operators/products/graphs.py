@@ -61,7 +61,7 @@ def joined(
         apart: (m, n) the products with these, batch by batch.
         together: (graphs, rows) ↦ the products.
     """
-    found = None if graphs.plan.note or not is_mean(loss) else graphs.joined()
+    found = None if graphs.plan.note or not is_mean(loss) else graphs.joined
     try:
         fits = found is not None and close(together(found, rows), apart, loss.dtype)
     except Exception:  # whatever a network or a loss raises
