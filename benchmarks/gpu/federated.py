@@ -86,6 +86,8 @@ def table(record: Result) -> str:
         if name.startswith(("pfl", "fedscope")):
             per_round = f"{one['seconds'] / one['rounds']:.3f}" if "seconds" in one else one["failed"][-200:]
             lines.append(row([f"{record['pfl']['group']}: {name}", "", "", per_round]))
+    if "failed" in record["pfl"]:
+        lines.append(row(["pfl", f"failed: {record['pfl']['failed']}"]))
     return "\n".join(lines)
 
 
@@ -105,7 +107,7 @@ def main() -> None:
     full = sum(local.round_steps(len(held)) for held in prepared.rows)
     record: Result = {
         "schema": "fedscope/benchmark-gpu-training/1",
-        "command": "python benchmarks/gpu/federated.py" + " --data-dir DIR" * bool(given.data_dir),
+        "command": f"python benchmarks/gpu/federated.py --epochs {given.epochs}" + " --data-dir DIR" * bool(given.data_dir),
         "machine": machine.record(None),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "settings": {"preset": PRESET, "epochs": given.epochs, "tiny": given.tiny, "steps_per_round": full},

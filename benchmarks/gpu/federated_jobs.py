@@ -8,6 +8,8 @@ too few. The measured seconds stand beside.
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,12 +102,18 @@ def scaled(job: Job, lines: list[str], full: int) -> Result:
 def ran(line: list[str], left: float) -> tuple[str, str]:
     """Run a command of at most ``left`` seconds; return what it printed and, if it failed, why."""
     try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=left)
-    except subprocess.TimeoutExpired:
-        return "", f"stopped after {left:.0f} s"
+        process = subprocess.Popen(
+            line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
     except OSError as error:
         return "", str(error)
-    return done.stdout, (done.stderr[-1000:] or f"exit code {done.returncode}") if done.returncode else ""
+    try:
+        printed, said = process.communicate(timeout=left)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # its workers too, which would share the GPU with the next
+        process.communicate()
+        return "", f"stopped after {left:.0f} s"
+    return printed, (said[-1000:] or f"exit code {process.returncode}") if process.returncode else ""
 
 
 def beside_pfl(given: argparse.Namespace, left: float) -> Result:
@@ -127,5 +135,6 @@ def beside_pfl(given: argparse.Namespace, left: float) -> Result:
         }
         for name, line in lines.items():
             printed, failure = ran(line, left)
-            found[name] = {"failed": failure} if failure else json.loads(printed.splitlines()[-1])
+            results = [text for text in printed.splitlines() if text.startswith('{"rounds"')]
+            found[name] = json.loads(results[-1]) if results else {"failed": failure or "printed no result"}
     return found
