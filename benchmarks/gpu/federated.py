@@ -107,7 +107,8 @@ def main() -> None:
     full = sum(local.round_steps(len(held)) for held in prepared.rows)
     record: Result = {
         "schema": "fedscope/benchmark-gpu-training/1",
-        "command": f"python benchmarks/gpu/federated.py --epochs {given.epochs}" + " --data-dir DIR" * bool(given.data_dir),
+        "command": "python benchmarks/gpu/federated.py"
+        + " --data-dir DIR" * bool(given.data_dir) + f" --epochs {given.epochs}",
         "machine": machine.record(None),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "settings": {"preset": PRESET, "epochs": given.epochs, "tiny": given.tiny, "steps_per_round": full},
