@@ -40,7 +40,7 @@ class Job:
     precision: str = "fp32"
     workers: int = 1
     participation: float = 0.25
-    rounds: int = 4
+    rounds: int = 3
     augmentation: str | None = None  # the preset's
     gradients: int = 1  # per step
 
@@ -59,7 +59,8 @@ def jobs(workers: list[int]) -> list[Job]:
     shared = [Job("fedavg", workers=count, participation=0.5) for count in workers if count > 1]
     plain = Job("fedavg", augmentation="none")
     # gradaug draws in each step, so that its steps are no CUDA graphs
-    return [*first, plain, *shared, Job("gradaug", participation=0.125, rounds=2)]
+    eager = Job("gradaug", participation=0.125, rounds=2)
+    return [*first, eager, *shared, plain]
 
 
 def trained(job: Job, given: argparse.Namespace, left: float, full: int) -> Result:
