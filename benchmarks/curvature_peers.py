@@ -7,6 +7,7 @@ flat float32 vectors, so that any algorithm can run on any product.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,14 +40,22 @@ def _pieces(model: nn.Module, v: Tensor) -> list[Tensor]:
     return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _flat(pieces: list[Tensor]) -> Tensor:
+def flat(pieces: list[Tensor]) -> Tensor:
+    """Return tensors as one vector."""
     return torch.cat([piece.detach().reshape(-1) for piece in pieces])
 
 
-def pyhessian_product(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Matvec:
+def pyhessian_engine(model: nn.Module, loss_fn: LossFunction, batches: Batches, *, cuda: bool) -> Any:
+    """Return PyHessian's object over a loader, on the GPU or on the processor."""
+    return import_module("pyhessian").hessian(model, loss_fn, dataloader=list(batches), cuda=cuda)
+
+
+def pyhessian_product(
+    model: nn.Module, loss_fn: LossFunction, batches: Batches, *, cuda: bool = False
+) -> Matvec:
     """Return v ↦ Hv as PyHessian computes it over a loader."""
-    engine = import_module("pyhessian").hessian(model, loss_fn, dataloader=list(batches), cuda=False)
-    return lambda v: _flat(engine.dataloader_hv_product(_pieces(model, v))[1])
+    engine = pyhessian_engine(model, loss_fn, batches, cuda=cuda)
+    return lambda v: flat(engine.dataloader_hv_product(_pieces(model, v))[1])
 
 
 def eigenthings_product(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Matvec:
@@ -58,11 +67,11 @@ def eigenthings_product(model: nn.Module, loss_fn: LossFunction, batches: Batche
     return product
 
 
-def curvlinops_product(model: nn.Module, batches: Batches) -> Matvec:
-    """Return v ↦ Hv, or V ↦ HV for (n, m) columns, as curvlinops computes it."""
+def curvlinops_product(model: nn.Module, batches: Batches, loss_fn: nn.Module | None = None) -> Matvec:
+    """Return v ↦ Hv, or V ↦ HV for (n, m) columns, as curvlinops computes it; of cross-entropy by default."""
     operator = import_module("curvlinops").HessianLinearOperator(
         model.eval(),
-        nn.CrossEntropyLoss(),
+        loss_fn or nn.CrossEntropyLoss(),
         list(model.parameters()),
         list(batches),
         check_deterministic=False,
@@ -76,14 +85,14 @@ def power_iteration(product: Counted, *, k: int, tol: float, most: int) -> Tenso
     engine = import_module("pyhessian").hessian(holder, None, dataloader=[], cuda=False)
 
     def replaced(pieces: list[Tensor]) -> tuple[float, list[Tensor]]:
-        v = _flat(pieces)
+        v = flat(pieces)
         image = product(v)
         return float(v @ image), [image[None]]
 
     engine.dataloader_hv_product = replaced
     torch.manual_seed(0)
     _, vectors = engine.eigenvalues(maxIter=most, tol=tol, top_n=k)
-    return torch.stack([_flat(vector) for vector in vectors], dim=1)
+    return torch.stack([flat(vector) for vector in vectors], dim=1)
 
 
 def eigenthings_lanczos(product: Counted, *, k: int, steps: int) -> Tensor:

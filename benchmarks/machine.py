@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import torch
+
 import fedscope
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
@@ -21,12 +23,13 @@ print(json.dumps({{name: found.get(name) for name in {PEERS!r}}}))
 
 
 def record(peers: Path | None) -> dict[str, object]:
-    """Return the processor, its vector units, cores, load before the start, versions and the clock's date."""
+    """Return the processor, its vector units, cores, the GPU, load before the start, versions and date."""
     cpu = cpuinfo()
     return {
         "cpu": cpu.get("model name", platform.processor()),
         "flags": {flag: flag in cpu.get("flags", "").split() for flag in FLAGS},
         "cores": len(os.sched_getaffinity(0)),
+        "gpu": gpu(),
         "load": round(os.getloadavg()[0], 2),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -42,6 +45,11 @@ def cpuinfo() -> dict[str, str]:
     first = path.read_text().split("\n\n")[0] if path.exists() else ""
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def gpu() -> str | None:
+    """Return the name of the GPU that tensors go to, None without one."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else None
 
 
 def installed(name: str) -> str | None:
