@@ -92,9 +92,9 @@ def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: i
     basis = s[:, order].T.to(held) @ held
     batches = torch.einsum("ri,brs,sj->bij", s[:, order], known.batches, s[:, order])
     rows, parts, spent = _extended(op, basis, batches, top)
-    coefficients = top.double() @ rows.double().T
-    frame, _ = torch.linalg.qr(torch.cat([coefficients, torch.eye(len(rows), dtype=torch.float64)]).T.cpu())
-    signs = torch.where((frame[:, :k].T * coefficients.cpu()).sum(1) < 0, -1.0, 1.0).double()
+    coefficients = (top.double() @ rows.double().T).cpu()
+    frame, _ = torch.linalg.qr(torch.cat([coefficients, torch.eye(len(rows), dtype=torch.float64)]).T)
+    signs = torch.where((frame[:, :k].T * coefficients).sum(1) < 0, -1.0, 1.0).double()
     frame[:, :k] *= signs
     turned = (frame.T.to(rows.device) @ rows.double()).to(rows.dtype)
     turned_parts = torch.einsum("ri,brs,sj->bij", frame, parts, frame)
