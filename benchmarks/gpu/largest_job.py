@@ -26,7 +26,8 @@ SIZES = {  # layers, width, heads; the model of 1.0 billion lies between two of 
 BASES = ("device", "host", "device-half", "host-half")
 TOL, WORDS, LENGTH = 1e-2, 50257, 128
 ROWS, MOST_ROWS = 24, 40
-BESIDE, HOST_BESIDE = 36, 20  # bytes a parameter on the device and on the host, without basis and graphs
+# Bytes a parameter without basis and graphs: on the device, for a sum over several graphs, on the host.
+BESIDE, SUM, HOST_BESIDE = 28, 8, 20
 GB = 10**9
 
 
@@ -73,9 +74,9 @@ def trained(size: tuple[int, int, int], words: int, tokens: Tensor, steps: int, 
     return model
 
 
-def planned(n: int, basis: str, memory: int, host: int) -> tuple[str, int, int]:
+def planned(n: int, sequences: int, basis: str, memory: int, host: int) -> tuple[str, int, int]:
     """Return the kind of basis, its rows, and the bytes that graphs may take on the device."""
-    free = memory - BESIDE * n
+    free = memory - (BESIDE + (SUM if sequences > 1 else 0)) * n
     room = {"device": free - 4 * n - 3 * GB, "host": host - HOST_BESIDE * n}  # the first beside one graph
     for kind in BASES if basis == "auto" else (basis,):
         place, each = kind.split("-")[0], (2 if kind.endswith("half") else 4) * n
@@ -94,7 +95,8 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, Any]:
     model = trained(SIZES[name], words, tokens, given.steps, given.rate)
     n = sum(parameter.numel() for parameter in model.parameters())
     basis = "host-half" if name == "tiny-host" else given.basis
-    kind, rows, graphs = planned(n, basis, int(given.memory * GB), int(given.host_memory * GB))
+    limits = int(given.memory * GB), int(given.host_memory * GB)
+    kind, rows, graphs = planned(n, given.sequences, basis, *limits)
     H = Hessian(model, next_token_loss, [(tokens, tokens)], memory=max(0, graphs))
     del model  # the operator has its own copy
     missed = max(MOST, least(n, torch.finfo(H.dtype).eps)) if kind.endswith("half") else MOST
@@ -127,6 +129,7 @@ def search(H: Hessian, kind: str, rows: int, limit: float, known: dict[str, Any]
             raise Spent
 
     try:
+        known["plan"] = str(H.plan)  # what it takes a look for is free again before there is a basis
         found = top_eigenpairs(
             H if place == H.device else moved, tol=TOL, by_sample=False, max_basis=rows, max_matvecs=rows,
             storage=BasisStorage(half=kind.endswith("half"), capacity=rows + 1), progress=tell,
@@ -134,7 +137,7 @@ def search(H: Hessian, kind: str, rows: int, limit: float, known: dict[str, Any]
         )  # fmt: skip
         value, residual = float(found.values[0]), float(found.residuals[0])
         known |= {"lambda_max": value, "residual": residual, "relative_residual": residual / abs(value)}
-        known |= {"certified": bool(found.certified.all()), "noise": found.noise, "plan": str(H.plan)}
+        known |= {"certified": bool(found.certified.all()), "noise": found.noise}
         known["seconds"] = time.perf_counter() - begun
         known["stopped"] = "certified" if known["certified"] else "basis full"
     except Spent:
