@@ -1,6 +1,8 @@
 import math
 import os
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.data_error import eigenvalue_errors, most_bias
 from fedscope.landscape.spectral.krylov.ritz import Which
+from fedscope.landscape.spectral.krylov.starting_vector import starting_vector
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
 from tests.landscape.coverage import BatchMatrices
 from tests.landscape.features import Features
@@ -366,3 +369,20 @@ def test_a_copy_is_in_a_crowd_though_another_process_finds_it() -> None:
     torch.testing.assert_close(found.values, torch.tensor([3.0, 3.0]).double(), rtol=1e-5, atol=0)
     assert bool(found.certified.all())
     torch.testing.assert_close(found.bias_most, 3 * found.bias_data)
+
+
+def test_the_start_is_freed_before_the_first_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in float64: eight gigabytes of a billion coordinates, beside whatever a product takes."""
+    starts: list[weakref.ref[Tensor]] = []
+
+    def recorded(*given: Any) -> Tensor:
+        start = starting_vector(*given)
+        starts.append(weakref.ref(start))
+        return start
+
+    def product(v: Tensor) -> Tensor:
+        assert starts[0]() is None
+        return SPREAD * v
+
+    monkeypatch.setattr("fedscope.landscape.spectral.eigenpairs.starting_vector", recorded)
+    assert top_eigenpairs(LambdaOperator(product, len(SPREAD), SPREAD.dtype)).certified.all()

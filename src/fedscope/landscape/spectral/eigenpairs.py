@@ -146,6 +146,7 @@ class _Search:
         krylov = Lanczos(
             self._op, start, generator=self._generator, by_batch=True, sketched=SKETCH, storage=self._storage
         )
+        del start  # 8·n bytes that nothing reads again
         n, wanted = self._op.shape[0], self._wanted
         while True:
             krylov.step()

@@ -7,6 +7,7 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.basis import storage as module
+from fedscope.landscape.operators.basis.kept import Kept
 from fedscope.landscape.operators.basis.rows import Rows
 from fedscope.landscape.operators.basis.storage import BasisStorage, Place
 from fedscope.landscape.operators.basis.views import Basis, Onto
@@ -110,3 +111,15 @@ def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="a basis in a file needs the CPU, not meta"):
         Rows(N, DTYPE, torch.device("meta"), BasisStorage(place="file"))
+
+
+def test_a_device_reads_longer_pieces_than_a_processor() -> None:
+    """A call on an accelerator takes as long for a few numbers as for millions."""
+    n, counts = 1 << 25, {}
+    for device in ("cpu", "meta"):  # the second has shapes alone, and is no processor
+        kept = Kept(n, torch.float32, torch.device(device), BasisStorage(), 2)
+        columns = [columns for columns, _ in kept.pieces(0, 2)]
+        assert [piece.start for piece in columns[1:]] == [piece.stop for piece in columns[:-1]]
+        assert (columns[0].start, columns[-1].stop) == (0, n)
+        counts[device] = len(columns)
+    assert counts == {"cpu": 256, "meta": 4}

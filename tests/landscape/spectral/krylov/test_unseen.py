@@ -114,3 +114,19 @@ def test_what_rounding_leaves_is_enough(which: Which, monkeypatch: pytest.Monkey
     )
     assert found.certified.all()
     assert found.matvecs < 60
+
+
+def test_what_rounding_did_to_a_start_is_measured() -> None:
+    """Two billion coordinates are within reach by it; a start of unknown rounding counts as the worst."""
+    n, eps = 4000, torch.finfo(torch.float32).eps
+    values = torch.tensor([3.0, 1.0]).repeat(n // 2)
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(n, generator=generator, dtype=torch.float64)
+    unit = start / start.norm()
+    rounding = float((unit.float().double() - unit).norm())
+    assert least(2 * 10**9, 2 * rounding) < MOST < least(2 * 10**9, eps)
+    for given, lost in ((start, rounding), (start.float(), eps / 2)):
+        krylov = Lanczos(LambdaOperator(lambda v: values * v, n, torch.float32), given, generator=generator)
+        while not krylov.betas or krylov.betas[-1] > 0:
+            krylov.step()
+        assert krylov.unseen(3.1) == pytest.approx(math.sqrt(2 * n / math.pi) * lost, rel=1e-6)

@@ -12,8 +12,9 @@ from torch import Tensor
 from fedscope.landscape.operators.basis.shards import Shards, Whole
 from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
-PIECE = 1 << 18  # numbers read at a time: they stay in a core's cache
+PIECE = 1 << 18  # numbers read at a time on a CPU: they stay in a core's cache
 WHOLE = 1 << 22  # coordinates of vectors that are multiplied at once; longer ones piece by piece
+_ON_DEVICE = 1 << 24  # numbers read at a time on an accelerator: less would not pay for the calls
 
 Pieces = Iterator[tuple[slice, Tensor]]
 """(columns, counted among the coordinates of this process; the rows' numbers there)."""
@@ -75,7 +76,8 @@ class Kept:
     def pieces(self, begin: int, end: int, width: int | None = None) -> Pieces:
         """Yield some rows, about ``width`` columns at a time; without coordinates an empty piece."""
         shards = self.shards
-        step = shards.width if shards.shared else width or max(1, PIECE // max(1, end - begin))
+        most = PIECE if self.device.type == "cpu" else _ON_DEVICE
+        step = shards.width if shards.shared else width or max(1, most // max(1, end - begin))
         for part in range(len(shards.mine)):
             for first in range(0, shards.width, step):
                 last, before = min(first + step, shards.width), part * shards.width

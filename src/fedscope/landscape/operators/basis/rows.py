@@ -136,6 +136,13 @@ class Rows:
         self._mix = mix
         return (changed + float(inner.norm()) + abs(1 - length)) / length
 
+    def rounding(self, vector: Tensor) -> float:
+        """Return ‖q − v‖ of the first row q and the unit vector v of a local float64 vector."""
+        norm = self.shards.norm(vector)
+        pieces = self._kept.pieces(self.fixed, self.fixed + 1)
+        squares = ((row[0].double() - vector[columns] / norm).square().sum() for columns, row in pieces)
+        return math.sqrt(float(self.shards.total(squares)))
+
     def orthogonalised(
         self, count: int, vector: Tensor, guess: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -81,9 +81,13 @@ class Lanczos:
         self.betas: list[float] = []
         self.coupling = torch.zeros(0, dtype=torch.float64)
         self.finite, self._restarted = True, False
-        start = start.to(op.device, torch.float64)
+        exact, start = start.dtype == torch.float64, start.to(op.device, torch.float64)
         self._image = None if image is None else Product((image / start.norm()).to(op.device, op.dtype), None)
-        self._rows.append(self._rows.shards.local(start))
+        local = self._rows.shards.local(start)
+        self._rows.append(local)
+        self._start_eps = self.eps  # twice what rounding may have moved the start by, of its norm
+        if exact and self.eps > torch.finfo(torch.float64).eps and not self._rows.storage.half:
+            self._start_eps = min(self.eps, 2 * self._rows.rounding(local) + torch.finfo(torch.float64).eps)
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
@@ -146,11 +150,13 @@ class Lanczos:
         if not self.finite:
             return 1.0
         at = self._nearer(at)
-        return unseen(self.alphas, self.betas, at, self._op.shape[0], eps=self.eps, random_part=random_part)
+        return unseen(
+            self.alphas, self.betas, at, self._op.shape[0], eps=self._start_eps, random_part=random_part
+        )
 
     def has_seen(self, at: float, most: float, random_part: float = 1.0) -> bool:
         """Say whether that probability is at most ``most``, or the least that rounding lets be told."""
-        return self.unseen(at, random_part) <= max(most, least(self._op.shape[0], self.eps))
+        return self.unseen(at, random_part) <= max(most, least(self._op.shape[0], self._start_eps))
 
     def _nearer(self, at: float) -> float:
         """Return ``at`` nearer to the Ritz values by what rows in half precision may have moved a value.

@@ -38,7 +38,7 @@ def unseen(
         betas: the β after each step; 0 where the Krylov space was exhausted.
         at: x, outside the eigenvalues of T; nothing lies beyond ±∞.
         n: coordinates.
-        eps: of the vectors' dtype; see :func:`least`.
+        eps: twice the rounding of z; see :func:`least`.
         random_part: norm of the random part of a start that is not random as a whole.
     """
     if math.isinf(at):
@@ -50,8 +50,8 @@ def unseen(
 def least(n: int, eps: float) -> float:
     """Return the least probability that can be told: that of a part of z which its rounding may have lost.
 
-    Rounding to nearest moves z by at most half an ``eps`` of its norm. In float32 that is ``MOST`` at 4·10⁸
-    coordinates and 1.5e-3 at 10⁹; no step lowers it.
+    Rounding to nearest moves z by at most half an ``eps`` of its norm, in float32 by 0.43 of that where it is
+    measured: ``MOST`` at 2.2·10⁹ coordinates, 6.4e-4 at 10⁹. No step lowers it.
     """
     return math.sqrt(2 * n / math.pi) * eps / 2
 
