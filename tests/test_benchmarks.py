@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from fedscope.checkpoints.registry.run import Run
 
@@ -51,6 +52,30 @@ def test_a_few_trials_of_the_fault_campaign(tmp_path: Path) -> None:
     assert (done.returncode, counts["violations"]) == (0, []), done.stdout
     assert counts["trials"] == sum(sum(seen.values()) for seen in counts["outcomes"].values()) > 1
     assert "| training killed | 1 |" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("device", "only"),
+    [
+        ("cpu", "plot-landscape"),
+        pytest.param(
+            "cuda", "", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+        ),
+    ],
+)
+def test_a_device_measures_as_the_cpu_does(device: str, only: str, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    script = BENCHMARKS / "gpu" / "agreement.py"
+    command = [sys.executable, str(script), "--device", device, "--only", only, "--json", str(record)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [
+        one for entry in json.loads(record.read_text())["commands"] for one in entry["quantities"].values()
+    ]
+    assert found
+    assert all(one["same_bits_twice"] for one in found)
+    assert all(one["relative_difference"] <= one["allowed"] for one in found)
 
 
 @pytest.mark.slow

@@ -24,35 +24,47 @@ import machine
 from tables import row
 
 HOME = Path(__file__).parents[2]
-PLACES = {"cpu": "cpu", "cuda": "cuda", "again": "cuda"}
+PLACES = ("cpu", "gpu", "again")
 Result = dict[str, Any]
+Numbers = dict[str, tuple[Callable[[Any], Any], float]]
+"""Quantity ↦ where its numbers are in a record, and what they may differ by, relative to the largest."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command on a run, and what is compared of its record: numbers by name, with what they may differ by."""
+    """A command on a run, and what is compared of its record."""
 
     run: str
     command: str
-    numbers: dict[str, tuple[Callable[[Any], Any], float]]
+    numbers: Numbers
     data: bool = False  # needs the real CIFAR-100
 
 
-CURVATURE: dict[str, tuple[Callable[[Any], Any], float]] = {
+CURVATURE: Numbers = {
     "λ_max": (lambda found: found["lambda_max"]["value"], 1e-3),
     "eigenvalues": (lambda found: [one["value"] for one in found["eigenvalues"]], 1e-3),
     "trace": (lambda found: found["trace"]["samples"], 1e-3),
 }
-DENSITY: dict[str, tuple[Callable[[Any], Any], float]] = {
+DENSITY: Numbers = {
     "density": (lambda found: [one["value"] for one in found["density"]["moments"]], 1e-3),
 }
-PLANE: dict[str, tuple[Callable[[Any], Any], float]] = {"losses": (lambda found: found["loss"], 1e-5)}
-SHARPNESS: dict[str, tuple[Callable[[Any], Any], float]] = {
+PLANE: Numbers = {"losses": (lambda found: found["loss"], 1e-5)}
+SHARPNESS: Numbers = {
     "sharpness": (lambda found: [one["value"] for one in found["quantities"]], 1e-2),
 }
-CLIENTS: dict[str, tuple[Callable[[Any], Any], float]] = {
+CLIENTS: Numbers = {
     "H_N": (lambda found: found["cross_client"]["H_N"]["tensor"]["value"], 1e-3),
     "H_D": (lambda found: found["cross_client"]["H_D"]["tensor"]["value"], 1e-3),
+}
+COHORT: Numbers = {
+    "λ_max of each": (
+        lambda found: [one["value"] for one in found["flatness"][1]["cells"][0]["clients"]],
+        1e-3,
+    ),
+    "alignment": (
+        lambda found: [one["global"]["rayleigh"]["value"] for one in found["alignment"]["clients"]],
+        1e-3,
+    ),
 }
 DIGITS, CONVNET = "reference-fedavg", "papers/man-t2-delta0.3-fedavg-s83217-f663e477"
 SAMPLES = "--samples 256 --batch-size 16"
@@ -62,10 +74,11 @@ JOBS = [
     Job(DIGITS, "hessian {} --density --samples 64 --batch-size 4", CURVATURE | DENSITY),
     Job(DIGITS, f"plot-landscape {{}} --directions random --grid 9 {SAMPLES} --out plane.png", PLANE),
     Job(DIGITS, f"sharpness {{}} {SAMPLES}", SHARPNESS),
+    Job(DIGITS, f"clients {{}} --only loss,lambda_max,alignment {SAMPLES}", COHORT),
     Job(DIGITS, f"report {{}} {SAMPLES} --out report.html", {}),
     Job(CONVNET, "hessian {} --samples 1024", CURVATURE, data=True),
-    Job(CONVNET, "plot-landscape {} --directions random --grid 7 --samples 1024 --out plane.png", PLANE, True),
-]  # fmt: skip
+    Job(CONVNET, "plot-landscape {} --directions random --grid 7 --samples 1024 --out a.png", PLANE, True),
+]
 
 
 def numbers(value: Any) -> list[float]:
@@ -73,12 +86,12 @@ def numbers(value: Any) -> list[float]:
     return [float(value)] if not isinstance(value, list) else [x for part in value for x in numbers(part)]
 
 
-def ran(job: Job, place: str, data_dir: Path | None, scratch: Path) -> Any:
-    """Return the command's record on a copy of the run; None where it failed, with what it said."""
+def ran(job: Job, place: str, device: str, data_dir: Path | None, scratch: Path) -> Any:
+    """Return the command's record on a copy of the run; None where it failed, after what it said."""
     registry = scratch / f"{JOBS.index(job)}-{place}"
     shutil.copytree(HOME / "checkpoints" / job.run, registry / Path(job.run).name)
     words = job.command.format(Path(job.run).name).split()
-    words += ["--registry", str(registry), "--device", PLACES[place], "--threads", "2"]
+    words += ["--registry", str(registry), "--device", "cpu" if place == "cpu" else device, "--threads", "2"]
     words += ["--json", "record.json"] if job.numbers else []
     words += ["--data-dir", str(data_dir)] if job.data else []
     done = subprocess.run(
@@ -91,16 +104,16 @@ def ran(job: Job, place: str, data_dir: Path | None, scratch: Path) -> Any:
 
 
 def compared(job: Job, found: dict[str, Any]) -> Result:
-    """Return the record of a command: largest difference of each quantity, and whether its bits came again."""
+    """Return a command's record: largest difference of each quantity, and whether its bits came again."""
     entry: Result = {"run": job.run, "command": f"fedscope {job.command.format('RUN')}", "quantities": {}}
     entry["failed"] = [place for place, record in found.items() if record is None]
     for name, (part, most) in job.numbers.items() if not entry["failed"] else ():
-        cpu, cuda, again = (numbers(part(found[place])) for place in PLACES)
+        cpu, gpu, again = (numbers(part(found[place])) for place in PLACES)
         scale = max(map(abs, cpu))
-        differences = [abs(a - b) / scale for a, b in zip(cpu, cuda, strict=True)]
+        differences = [abs(a - b) / scale for a, b in zip(cpu, gpu, strict=True)]
         entry["quantities"][name] = {
-            "cpu": cpu[0], "cuda": cuda[0], "numbers": len(cpu), "relative_difference": max(differences),
-            "allowed": most, "same_bits_twice": cuda == again,
+            "cpu": cpu[0], "gpu": gpu[0], "numbers": len(cpu), "relative_difference": max(differences),
+            "allowed": most, "same_bits_twice": gpu == again,
         }  # fmt: skip
     return entry
 
@@ -110,11 +123,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, help="folder with CIFAR-100's files")
     parser.add_argument("--json", type=Path, required=True)
+    parser.add_argument("--device", default="cuda", help="another one tries this script")
+    parser.add_argument("--only", default="", metavar="COMMAND", help="hessian, clients, …")
     given = parser.parse_args()
-    jobs = [job for job in JOBS if given.data_dir or not job.data]
+    jobs = [job for job in JOBS if (given.data_dir or not job.data) and job.command.startswith(given.only)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(8) as pool:
         pending = [
-            {place: pool.submit(ran, job, place, given.data_dir, Path(folder)) for place in PLACES}
+            {
+                place: pool.submit(ran, job, place, given.device, given.data_dir, Path(folder))
+                for place in PLACES
+            }
             for job in jobs
         ]
         entries = [
@@ -129,12 +147,15 @@ def main() -> None:
     }
     given.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     print(row(["run", "quantity", "CPU", "GPU", "differs by", "allowed", "same bits twice"]))
+    print(row(["---"] * 7))
     for entry in entries:
         for name, one in entry["quantities"].items():
-            cells = [f"{one['cpu']:.6g}", f"{one['cuda']:.6g}", f"{one['relative_difference']:.1e}"]
+            cells = [f"{one['cpu']:.6g}", f"{one['gpu']:.6g}", f"{one['relative_difference']:.1e}"]
             print(row([entry["run"], name, *cells, f"{one['allowed']:.0e}", str(one["same_bits_twice"])]))
         if entry["failed"] or not entry["quantities"]:
             print(row([entry["run"], entry["command"], f"failed: {entry['failed']}"]))
+    differ = [o for e in entries for o in e["quantities"].values() if o["relative_difference"] > o["allowed"]]
+    sys.exit(bool(differ or any(entry["failed"] for entry in entries)))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import Cost, Graphs, Plan
+from fedscope.landscape.operators.graph_cache import Cost, Graphs
 from tests.landscape.cases import convnet
 from tests.landscape.nets import net_case
 
@@ -139,7 +139,19 @@ def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.Mon
 )
 def test_batches_work_together_as_far_as_memory_goes(microbatch: int, mebibytes: int, together: int) -> None:
     """512 MiB, 128 samples, or what one graph has."""
-    assert Plan(microbatch, graphs=4, kept=0, size=mebibytes << 20, memory=0).together == together
+    assert Cost(0, (mebibytes << 20) / microbatch).together(microbatch) == together
+
+
+def test_a_gpu_takes_larger_graphs() -> None:
+    """An eighth of its memory: small graphs would leave it waiting for launches."""
+    gib = 1 << 30
+    small, large = Cost(gib, gib / 8), Cost(gib, gib / 8, own=80 * gib)
+    assert (small.fitting(256, None), large.fitting(256, None)) == (4, 80)
+    assert large.fitting(256, 3 * gib) == 16  # the user's bound holds
+    assert (small.joining(None), large.joining(None)) == (0, 80)
+    assert (small.together(4), large.together(4)) == (4, 80)
+    assert large.copied == 10 * gib
+    assert (Cost(gib, 5 * gib).exceeds(None), Cost(gib, 5 * gib, own=80 * gib).exceeds(None)) == (True, False)
 
 
 @pytest.mark.parametrize(("size", "memory", "exceeds"), [(3, None, False), (5, None, True), (3, 2, True)])

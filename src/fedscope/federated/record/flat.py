@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from fedscope.federated.record.aligned import normalise_where_it_lies
+
 
 @dataclass(frozen=True)
 class Place:
@@ -83,6 +85,8 @@ class FlatModel:
         for index, tensor in enumerate(integers.values()):
             self.counters[index] = tensor
             tensor.data = self.counters[index].view(tensor.shape)
+        if first.device.type == "cuda":
+            normalise_where_it_lies(module)
 
     def tensors(self, parameters: Tensor, buffers: Sequence[Tensor], counters: Tensor) -> dict[str, Tensor]:
         """Return the module's tensors by name: views of ``parameters`` (P,), ``buffers``, ``counters`` (n,).

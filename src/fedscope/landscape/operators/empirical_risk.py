@@ -42,7 +42,7 @@ class LossOperator(BatchMean):
         bn: what BatchNorm does, see ``frozen_copy``.
         parameters: patterns such as ``layer3.*`` or ``*.weight`` (:mod:`fnmatch`); the operator is the
             diagonal block of the parameters whose names match one. None: all that require a gradient.
-        memory: bytes that graphs may take together; None: a quarter of what is free, at most 4 GiB.
+        memory: bytes that graphs may take together; None: a quarter of what is free, on a CPU at most 4 GiB.
         deal: deal the samples at random to so many batches or more (:meth:`Batches.dealt`), so that errors
             told by batches do not depend on how samples are stored; where their loss is no mean over samples
             they stay as they are.

@@ -3,10 +3,11 @@
 A product with A_b needs a graph (two thirds of the work is then still to do; a kept graph saves the rest).
 A graph's memory is f + s·n for n samples, measured on two small graphs: what it keeps beside the network's
 weights, and what it consists of, such as a gradient. Batches are cut so that s·n stays near 512 MiB, where it
-was as fast as any and memory is bounded; as many as the budget allows are kept.
+was as fast as any on a CPU, or an eighth of a GPU's memory, where small graphs wait for their launches; as
+many as the budget allows are kept.
 
-How batches are cut depends on the network, the batches and ``memory`` alone, never on what happens to be
-free: the same inputs give the same bits.
+How batches are cut depends on the network, the batches, ``memory`` and the device's size alone, never on what
+happens to be free: the same inputs give the same bits.
 """
 
 import os
@@ -28,11 +29,12 @@ Graph = tuple[Tensor, ...]
 Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
 """(inputs, targets) ↦ the graph, and the samples' mean loss, a scalar without a graph."""
 
-_WORKING = 1 << 29
+_WORKING = 1 << 29  # bytes, on a CPU
 _JOINED = 1 << 25  # of the samples of several small batches: larger graphs are no faster on a CPU
 _COPIED = 1 << 26  # of all samples, which joining copies
 _TOGETHER = 128  # samples: more are no faster on a CPU
 _MOST = 4 << 30
+_OF_GPU = 8  # an accelerator's graph takes at most one part in so many of its memory
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,8 @@ class Plan:
     kept: int  # of them, between products
     size: int  # bytes of the largest graph
     memory: int  # bytes that graphs may take, the kept ones and the one at work
+    together: int  # samples that may be at work where no graph is kept: of small batches, several
     note: str = ""  # what graphs do not keep but compute again, or why they keep it
-
-    @property
-    def together(self) -> int:
-        """Samples that may be at work together where no graph is kept: of small batches, several."""
-        return max(self.microbatch, min(_TOGETHER, _WORKING * self.microbatch // max(1, self.size)))
 
     def __str__(self) -> str:
         return (
@@ -60,10 +58,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cost:
-    """The bytes of a graph of so many samples."""
+    """The bytes of a graph of so many samples, on a device of so much memory of its own (0: a CPU)."""
 
     fixed: float
     each: float
+    own: int = 0
 
     def __call__(self, samples: int) -> int:
         """Return them."""
@@ -80,15 +79,30 @@ class Cost:
 
     def exceeds(self, memory: int | None) -> bool:
         """Say whether even one sample's graph is larger than what graphs may take together."""
-        return self(1) > (_MOST if memory is None else memory)
+        return self(1) > (max(_MOST, self.own // 2) if memory is None else memory)
 
     def room(self, memory: int | None) -> float:
         """Return the bytes that the samples of a graph may take."""
-        return _WORKING if memory is None else min(memory - self.fixed, _WORKING)
+        most = self._most(_WORKING)
+        return most if memory is None else min(memory - self.fixed, most)
 
     def joining(self, memory: int | None) -> int:
         """Return the most samples of a graph for which small batches are joined; 0: none."""
-        return max(0, int(min(self.room(memory), _JOINED) / max(1.0, self.each)))
+        return max(0, int(min(self.room(memory), self._most(_JOINED)) / max(1.0, self.each)))
+
+    def together(self, most: int) -> int:
+        """Return how many samples of graphs of ``most`` may be at work together where none is kept."""
+        if self.own:
+            return max(most, int(self._most(_WORKING) / max(1.0, self.each)))
+        return max(most, min(_TOGETHER, _WORKING * most // max(1, self(most))))
+
+    @property
+    def copied(self) -> int:
+        """The most bytes of samples that are copied where batches are joined."""
+        return self._most(_COPIED)
+
+    def _most(self, on_cpu: int) -> int:
+        return self.own // _OF_GPU or on_cpu
 
 
 class Graphs:
@@ -99,7 +113,7 @@ class Graphs:
         batches: what the products run over; an attribute too.
         size: of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
-        memory: bytes, or None for a quarter of what is free, at most 4 GiB.
+        memory: bytes, or None for a quarter of what is free, on a CPU at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
         note: what ``build`` leaves out of graphs, for the plan.
 
@@ -139,6 +153,7 @@ class Graphs:
             _kept(sizes, budget) if keep else 0,
             max(sizes),
             budget,
+            size.together(max(counts)),
             note,
         )
         self._kept: dict[tuple[int, int], Graph] = {}
@@ -151,7 +166,7 @@ class Graphs:
         Which are joined depends, as their parts do, on network, batches and ``memory`` alone.
         """
         most, count = self._size.joining(self._memory), len(self.batches)
-        if self.plan.graphs > count or self.batches.is_streamed or _bytes(self.batches) > _COPIED:
+        if self.plan.graphs > count or self.batches.is_streamed or _bytes(self.batches) > self._size.copied:
             return None
         together = Batches.of(list(self.batches.joined(most)))
         if len(together) == count:
@@ -204,14 +219,15 @@ def measured(
     inputs, targets = batch
     samples = count(inputs)
     half = samples if whole else max(1, samples // 2)
+    memory = _memory(next(leaves(inputs)).device)
     known = {tensor.untyped_storage().data_ptr() for tensor in weights}
     graph, size = _saved_bytes(lambda: build(inputs, targets)[0], known)
     if half == samples:
         own = min(size, sum(tensor.nbytes for tensor in graph))
-        return graph, Cost(own, (size - own) / samples)
+        return graph, Cost(own, (size - own) / samples, memory)
     _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0], known)
     each = (size - less) / (samples - half)
-    return graph, Cost(max(0.0, size - each * samples), each)
+    return graph, Cost(max(0.0, size - each * samples), each, memory)
 
 
 def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, int]:
@@ -251,14 +267,18 @@ def _kept(sizes: list[int], budget: int) -> int:
 
 def _free(device: torch.device) -> int:
     """Return a quarter of the memory that is free on the device, or in this process's control group."""
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        free = _available()
-        limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
-        if limit is not None and used is not None:
-            free = min(free, limit - used)
+    if _memory(device):
+        return torch.cuda.mem_get_info(device)[0] // 4
+    free = _available()
+    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        free = min(free, limit - used)
     return max(0, min(free // 4, _MOST))
+
+
+def _memory(device: torch.device) -> int:
+    """Return the bytes of a GPU's memory, 0 of another device."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
 
 
 def _available() -> int:
