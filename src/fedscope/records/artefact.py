@@ -91,6 +91,12 @@ class UsedCheckpoint(Plain):
     result: str  # name of the result in the registry's cache
 
 
+class UsedSettings(Plain):
+    """What of a run's settings its costs are told by."""
+
+    device: str = "cpu"
+
+
 class UsedRun(Plain):
     """A run that stands in a cell."""
 
@@ -102,6 +108,7 @@ class UsedRun(Plain):
     seed: int | None = None  # of the training; None of an older record, as what follows
     accuracy: Number = math.nan  # on the test data, in its round
     core_seconds: Number = math.nan  # of its training up to there [s]
+    settings: UsedSettings = UsedSettings()  # of its training
 
 
 class ReadingCell(Plain):

@@ -33,6 +33,10 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     twice = clock.training(cell("FedSAM", "δ = 0.3, round 150").settings)
     assert twice.seconds == pytest.approx(150 * 25_000 / 125 * 2)
     assert twice.basis == "scaled"
+    own = run.manifest()
+    settings = own.settings.model_copy(update={"device": "cuda"})
+    run.write_manifest(own.model_copy(update={"settings": settings}))
+    assert Clock(RunInventory(Registry(tmp_path))).training(wanted) == guess  # what a GPU took tells nothing
 
 
 @pytest.mark.parametrize(

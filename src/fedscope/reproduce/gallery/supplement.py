@@ -59,7 +59,7 @@ def used_runs(records: Sequence[ArtefactRecord]) -> list[Row]:
             "–" if run.seed is None else str(run.seed),
             str(run.round),
             _number(100 * run.accuracy, "{:.2f} %"),
-            _number(run.core_seconds / _HOUR, "{:.1f}"),
+            _hours(run),
         )
         for run in found.values()
     ]
@@ -69,6 +69,12 @@ def _printed(record: ArtefactRecord, row: str, quantity: str) -> str:
     """Return the paper's number of a row, under the first column that has one."""
     cells = (cell for cell in record.entries if (cell.row, cell.quantity) == (row, quantity))
     return next((text for cell in cells if (text := paper_text(cell.paper))), "")
+
+
+def _hours(run: UsedRun) -> str:
+    if run.settings.device == "cpu":
+        return _number(run.core_seconds / _HOUR, "{:.1f}")
+    return _number(run.core_seconds / _HOUR, "{:.2f} of a GPU")
 
 
 def _number(value: float, form: str) -> str:

@@ -48,10 +48,12 @@ class Clock:
 
     @cached_property
     def rates(self) -> dict[tuple[str, str, str], float]:
-        """Seconds of a core per image pass, by network, precision and method."""
+        """Seconds of a core per image pass, by network, precision and method, of runs on CPUs."""
         spent: dict[tuple[str, str, str], list[float]] = {}
         for entry in (entry for runs in self.inventory.runs.values() for entry in runs):
             own = entry.manifest.settings
+            if own.device != "cpu":
+                continue
             totals = spent.setdefault((str(own.model), own.precision, own.method), [0.0, 0.0])
             for m in entry.metrics:
                 totals[0] += m.seconds * m.workers * own.threads

@@ -1,0 +1,17 @@
+"""The runs of a paper's page: what each took, on a core or on a GPU."""
+
+import pytest
+
+from fedscope.records.artefact import UsedRun
+from fedscope.reproduce.gallery.supplement import _hours
+
+
+@pytest.mark.parametrize(
+    ("device", "hours"), [("cpu", "0.5"), ("cuda", "0.50 of a GPU"), ("cuda:1", "0.50 of a GPU")]
+)
+def test_the_hours_say_of_what_they_are(device: str, hours: str) -> None:
+    content = {
+        "row": "FedAvg", "column": "", "run": "a", "round": 3, "checkpoints": {}, "core_seconds": 1800.0,
+        "settings": {"device": device, "method": "fedavg"},
+    }  # fmt: skip
+    assert _hours(UsedRun.model_validate(content)) == hours
