@@ -3,15 +3,15 @@
 import pytest
 
 from fedscope.records.artefact import UsedRun
-from fedscope.reproduce.gallery.supplement import _hours
+from fedscope.reproduce.gallery.supplement import hours
 
 
 @pytest.mark.parametrize(
-    ("device", "hours"), [("cpu", "0.5"), ("cuda", "0.50 of a GPU"), ("cuda:1", "0.50 of a GPU")]
+    ("device", "said"), [("cpu", "0.5"), ("cuda", "0.50 of a GPU"), ("cuda:1", "0.50 of a GPU")]
 )
-def test_the_hours_say_of_what_they_are(device: str, hours: str) -> None:
+def test_the_hours_say_of_what_they_are(device: str, said: str) -> None:
     content = {
         "row": "FedAvg", "column": "", "run": "a", "round": 3, "checkpoints": {}, "core_seconds": 1800.0,
         "settings": {"device": device, "method": "fedavg"},
     }  # fmt: skip
-    assert _hours(UsedRun.model_validate(content)) == hours
+    assert hours(UsedRun.model_validate(content)) == said

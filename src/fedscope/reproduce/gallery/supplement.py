@@ -59,7 +59,7 @@ def used_runs(records: Sequence[ArtefactRecord]) -> list[Row]:
             "–" if run.seed is None else str(run.seed),
             str(run.round),
             _number(100 * run.accuracy, "{:.2f} %"),
-            _hours(run),
+            hours(run),
         )
         for run in found.values()
     ]
@@ -71,7 +71,8 @@ def _printed(record: ArtefactRecord, row: str, quantity: str) -> str:
     return next((text for cell in cells if (text := paper_text(cell.paper))), "")
 
 
-def _hours(run: UsedRun) -> str:
+def hours(run: UsedRun) -> str:
+    """Return how long a run trained, and on what."""
     if run.settings.device == "cpu":
         return _number(run.core_seconds / _HOUR, "{:.1f}")
     return _number(run.core_seconds / _HOUR, "{:.2f} of a GPU")
