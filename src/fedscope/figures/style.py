@@ -40,6 +40,7 @@ HATCHED: dict[str, Any] = {  # a patch where values are not finite or not resolv
 Color = tuple[float, float, float]  # RGB
 
 LINESTYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
+_COLORS = 10
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 _RC: dict[str, Any] = {
@@ -95,13 +96,14 @@ def paper_style() -> Iterator[None]:
 
 
 def method_colors(count: int) -> list[Color]:
-    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten."""
+    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten (``_COLORS``)."""
     return list(seaborn.color_palette("colorblind", count))
 
 
 def curve_look(index: int) -> dict[str, Any]:
-    """Return colour and line style of the ``index``-th curve; in greyscale the style tells them apart."""
-    return {"color": method_colors(index + 1)[-1], "linestyle": LINESTYLES[index % len(LINESTYLES)]}
+    """Return colour and line style of the ``index``-th curve; no two of the first fifty share both."""
+    style = index + 2 * (index // _COLORS)  # another one where the colours begin again
+    return {"color": method_colors(index + 1)[-1], "linestyle": LINESTYLES[style % len(LINESTYLES)]}
 
 
 def class_colors(count: int) -> list[Color]:

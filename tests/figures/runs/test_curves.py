@@ -3,6 +3,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.runs.curves import Line, Panel, panels_figure
+from fedscope.figures.style import curve_look
 
 ROUNDS = np.arange(1.0, 61.0)
 PAIRS = [
@@ -23,6 +24,15 @@ def test_lines_of_their_own_differ_in_both() -> None:
     assert len({line.get_color() for line in axes.lines}) == 3
     assert {line.get_linestyle() for line in axes.lines} == {"-", "--"}  # any dashes read --
     assert all(line.get_marker() in ("", "None") for line in axes.lines)  # sixty points need none
+
+
+def test_no_two_of_many_lines_look_alike() -> None:
+    """Ten colours begin again; one pair shares its colour."""
+    lines = [*PAIRS[:2], *(Line(str(place), ROUNDS, ROUNDS, family=str(place)) for place in range(20))]
+    (axes,) = panels_figure([Panel(lines, "round", "accuracy (%)")]).axes
+    looks = {(str(line.get_color()), str(line._dash_pattern)) for line in axes.lines}  # type: ignore[attr-defined]
+    assert len(looks) == len(lines)
+    assert len({str(curve_look(place)) for place in range(50)}) == 50
 
 
 def test_the_legend_reads_row_by_row() -> None:

@@ -1,5 +1,6 @@
 """Lines over a shared axis: accuracy by round, eigenvalues by rank, accuracy by a method's strength."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -36,7 +37,7 @@ class Line:
     y: Values
     band: Values | None = None
     level: bool = False  # a single value, drawn across the axes
-    family: str = ""  # lines of one family share a colour; the one that is named so is dashed
+    family: str = ""  # lines of one family share a colour; of several the one that is named so is dashed
     shaded: bool = False  # the band, at marked points too, where there are bars without
 
 
@@ -157,16 +158,16 @@ def _draw_legend(
 
 
 def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    families = list(dict.fromkeys(line.family or line.label for line in lines))
-    if len(families) == 1:
+    members = Counter(line.family or line.label for line in lines)
+    if len(members) == 1:
         return [style.curve_look(place) for place in range(len(lines))]
-    colors, looks = style.method_colors(len(families)), []
+    families, looks = list(members), []
     for line in lines:
-        place = families.index(line.family or line.label)
-        dashes = style.LINESTYLES[place % len(style.LINESTYLES)]
-        if line.family:
-            dashes = "--" if line.label == line.family else "-"
-        looks.append({"color": colors[place], "linestyle": dashes})
+        name = line.family or line.label
+        look = style.curve_look(families.index(name))
+        if members[name] > 1:
+            look["linestyle"] = "--" if line.label == line.family else "-"
+        looks.append(look)
     return looks
 
 
