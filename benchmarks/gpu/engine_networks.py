@@ -1,4 +1,4 @@
-"""The networks of ``curvature.py``: their sizes, and random samples of their real shape.
+"""The networks of ``engine.py``: their sizes, and random samples of their real shape.
 
 ResNet-56 with bottlenecks on images of CIFAR's size, a vision transformer of ViT-S's width and depth
 (Touvron et al. 2021, DeiT) on images of 224 pixels, and GPT-2 small (Radford et al. 2019).

@@ -1,4 +1,4 @@
-"""A network's record of ``curvature.py`` as Markdown tables."""
+"""A network's record of ``engine.py`` as Markdown tables."""
 
 from statistics import median
 from typing import Any

@@ -13,7 +13,7 @@ from typing import Any
 
 import curvature_peers as peers
 import torch
-from curvature_bench import Bench, Result, attempt, timed
+from engine_bench import Bench, Result, attempt, timed
 from torch import Tensor
 
 from fedscope.landscape import top_eigenpairs, trace

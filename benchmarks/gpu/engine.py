@@ -1,10 +1,10 @@
 """The curvature engine and its peers on a GPU: one product, λ_max and the trace of three networks.
 
-    python benchmarks/gpu/curvature.py --json benchmarks/gpu/curvature.json
+    python benchmarks/gpu/engine.py --json benchmarks/gpu/engine.json
 
 with PyHessian, hessian-eigenthings and curvlinops, as benchmarks/curvature.py installs them; one that is
 missing, or fails, is recorded as such. The networks and their random samples are those of
-``curvature_networks.py``. ``product``: contestants take turns, and a ratio is the median of the ratios within
+``engine_networks.py``. ``product``: contestants take turns, and a ratio is the median of the ratios within
 a turn; blocks have turns of their own, compared with fedscope's single products in the turns of the same
 number. Memory is what the first two products add to the largest allocation, graphs that are kept included.
 ``top1`` and ``trace``: whole runs by the clock, fedscope's to the error asked for and PyHessian's own with
@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import curvature_peers as peers
 import machine
 import torch
-from curvature_bench import Bench, Result, attempt, clocked, peak, tidy
-from curvature_networks import NETWORKS
-from curvature_runs import RTOL, TOL, top1_group, trace_group
-from curvature_table import tables
+from engine_bench import Bench, Result, attempt, clocked, peak, tidy
+from engine_networks import NETWORKS
+from engine_runs import RTOL, TOL, top1_group, trace_group
+from engine_table import tables
 from torch import Tensor
 
 from fedscope.process import use_device
@@ -112,7 +112,7 @@ def main() -> None:
         "top1": lambda bench: top1_group(bench, given.patience),
         "trace": lambda bench: trace_group(bench, given.patience),
     }
-    command = f"python benchmarks/gpu/curvature.py --device {given.device}" + " --tiny" * given.tiny
+    command = f"python benchmarks/gpu/engine.py --device {given.device}" + " --tiny" * given.tiny
     about = {"tol": TOL, "rtol": RTOL, "patience": given.patience, "tiny": given.tiny}
     networks: dict[str, Result] = {name: {} for name in given.only}
     record = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import curvature_peers as peers
 import torch
-from curvature_networks import MeanCrossEntropy, built
+from engine_networks import MeanCrossEntropy, built
 from torch import Tensor
 
 from fedscope.landscape import Hessian
