@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.federated.record.flat import FlatModel
-from fedscope.federated.record.network import Network, is_dense, pooled_first
+from fedscope.federated.record.network import Network, chunk, is_dense, pooled_first
 from fedscope.federated.record.vectors import Layout, Vector
 from fedscope.models.catalogue import build
 
@@ -147,3 +147,10 @@ def test_a_dense_network_has_linear_layers_alone() -> None:
     assert not is_dense(build("lenet5", 10, 3, seeded()))
     assert not is_dense(nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)))
     assert not is_dense(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, affine=False)))
+
+
+def test_a_gpu_takes_more_samples_own_gradients_at_once() -> None:
+    """As many as a gibibyte holds, at most 512; a CPU 32, whose digits runs have."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [chunk(cpu, size) for size in (1, 10**9)] == [32, 32]
+    assert [chunk(gpu, size) for size in (1_000, 815_332, 10**9)] == [512, 329, 32]

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from fedscope.federated.record.method import Method
-from fedscope.federated.record.network import CHUNK
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.tasks import Client
 from fedscope.federated.record.vectors import Vector
@@ -41,7 +40,7 @@ def fisher(end: Finish, row: int) -> Tensor:
         for images, labels in client.batches(end.batch_size):
             total += network.gradient(model, images, labels).square() / len(labels)
     else:
-        for images, labels in client.batches(CHUNK):
+        for images, labels in client.batches(network.chunk):
             for gradients in network.gradients(model, images, labels):
                 total += gradients.square().sum(0)
     return total / len(client.labels)

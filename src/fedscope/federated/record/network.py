@@ -13,7 +13,8 @@ from fedscope.federated.record.flat import FlatModel
 from fedscope.task_loss import TaskLoss
 
 T = TypeVar("T")
-CHUNK = 32  # samples whose own gradients are held at once
+CHUNK = 32  # samples whose own gradients are held at once, on a CPU
+_ON_GPU = 1 << 28  # numbers in them on a GPU, where few samples would leave it waiting for launches
 
 
 class _Call(nn.Module):
@@ -56,7 +57,7 @@ class Network:
         return result.to(values.dtype)
 
     def gradients(self, values: Tensor, images: Tensor, labels: Tensor) -> Iterator[Tensor]:
-        """Yield the gradients of each sample's cross-entropy at ``values`` (P+Q,), in chunks (≤32, P).
+        """Yield the gradients of each sample's cross-entropy at ``values`` (P+Q,), in chunks (≤ chunk, P).
 
         In eval mode, so that samples do not mix.
         """
@@ -68,8 +69,13 @@ class Network:
 
         each = vmap(grad(loss), in_dims=(None, 0, 0))
         with in_mode(self.model.module, train=False):
-            for x, y in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
+            for x, y in zip(images.split(self.chunk), labels.split(self.chunk), strict=True):
                 yield each(values[:size], x, y)
+
+    @property
+    def chunk(self) -> int:
+        """Samples whose own gradients are computed at once."""
+        return chunk(self.model.values.device, self.model.size)
 
     def gradient(self, values: Tensor, images: Tensor, labels: Tensor) -> Tensor:
         """Return the gradient (P,) of a batch's summed cross-entropy at ``values`` (P+Q,), in eval mode."""
@@ -90,6 +96,11 @@ class Network:
         """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
         return self.model.tensors(parameters, buffers, self.model.counters.clone())
+
+
+def chunk(device: torch.device, size: int) -> int:
+    """Return how many samples' own gradients of ``size`` numbers are computed at once."""
+    return CHUNK if device.type == "cpu" else max(CHUNK, min(512, _ON_GPU // size))
 
 
 def pooled_first(network: nn.Module) -> nn.Module:
