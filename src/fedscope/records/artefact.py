@@ -94,7 +94,7 @@ class UsedCheckpoint(Plain):
 class UsedSettings(Plain):
     """What of a run's settings its costs are told by."""
 
-    device: str = "cpu"
+    device: str = "cpu"  # cpu, or cuda with its number if it was given
 
 
 class UsedRun(Plain):
