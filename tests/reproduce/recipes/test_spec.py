@@ -44,7 +44,7 @@ def test_every_cell_is_an_experiment(name: str, scale: str) -> None:
     if scale == "paper":
         assert not one.scale.why
         departures = {text for cell in found for text in cell.use.overridden}
-        assert all(text.startswith(("method: ", "fedfor.alpha")) for text in departures)
+        assert all(text.startswith(("method: ", "fedfor.alpha", "gloss.warmup")) for text in departures)
     else:
         assert one.scale.why
 
