@@ -40,7 +40,7 @@ HATCHED: dict[str, Any] = {  # a patch where values are not finite or not resolv
 Color = tuple[float, float, float]  # RGB
 
 LINESTYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)))
-_COLORS = 10
+_COLORS = 10  # of the palette
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 _RC: dict[str, Any] = {
@@ -96,7 +96,7 @@ def paper_style() -> Iterator[None]:
 
 
 def method_colors(count: int) -> list[Color]:
-    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten (``_COLORS``)."""
+    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten."""
     return list(seaborn.color_palette("colorblind", count))
 
 

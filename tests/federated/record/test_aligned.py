@@ -37,10 +37,12 @@ def test_what_is_not_aligned_goes_past_cudnn(
     assert torch.backends.cudnn.enabled
 
 
-def test_cudnn_is_on_again_after_a_failure() -> None:
+@pytest.mark.parametrize("enabled", [True, False])
+def test_cudnn_is_as_it_was_after_a_failure(enabled: bool) -> None:
     flat = FlatModel(build("resnet20", 10, 3, torch.Generator().manual_seed(0)))
     normalise_where_it_lies(flat.module)
     norm = next(part for part in flat.module.modules() if isinstance(part, nn.BatchNorm2d))
-    with pytest.raises(RuntimeError):
-        norm(torch.zeros(2, 3, 4, 4))  # of other channels
-    assert torch.backends.cudnn.enabled
+    with torch.backends.cudnn.flags(enabled=enabled):
+        with pytest.raises(RuntimeError):
+            norm(torch.zeros(2, 3, 4, 4))  # of other channels
+        assert torch.backends.cudnn.enabled is enabled

@@ -1,8 +1,8 @@
 """Batch normalisation of tensors that lie anywhere in a flat vector, on a GPU.
 
-cuDNN's kernel reads scales and statistics four numbers at a time and fails on an H100 ("misaligned address")
-where they do not begin at a multiple of 16 bytes, as after a last layer of ten outputs. PyTorch's own kernel
-takes them anywhere.
+In fp32 on an H100 training failed ("misaligned address") where a normalisation's statistics did not begin at
+a multiple of 16 bytes, as after a last layer of ten outputs, and nowhere else: cuDNN's kernel seems to read
+four numbers at a time. PyTorch's own kernel takes them anywhere.
 """
 
 import torch
@@ -16,8 +16,9 @@ def normalise_where_it_lies(module: nn.Module) -> None:
     """Let each batch normalisation with a tensor that is not aligned use PyTorch's own kernel."""
     for part in module.modules():
         if isinstance(part, _BatchNorm) and not _aligned(part):
-            part.register_forward_pre_hook(_without_cudnn)
-            part.register_forward_hook(_with_cudnn, always_call=True)
+            own = _OwnKernel()
+            part.register_forward_pre_hook(own.begin)
+            part.register_forward_hook(own.end, always_call=True)
 
 
 def _aligned(part: _BatchNorm) -> bool:
@@ -25,9 +26,13 @@ def _aligned(part: _BatchNorm) -> bool:
     return not any(tensor is not None and tensor.data_ptr() % BYTES for tensor in tensors)
 
 
-def _without_cudnn(*_: object) -> None:
-    torch.backends.cudnn.enabled = False
+class _OwnKernel:
+    """Turns cuDNN off for a forward pass, and then back to what it was."""
 
+    before = True
 
-def _with_cudnn(*_: object) -> None:
-    torch.backends.cudnn.enabled = True
+    def begin(self, *_: object) -> None:
+        self.before, torch.backends.cudnn.enabled = torch.backends.cudnn.enabled, False
+
+    def end(self, *_: object) -> None:
+        torch.backends.cudnn.enabled = self.before
