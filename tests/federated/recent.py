@@ -484,11 +484,21 @@ class Averaged(FedAvg):
 
     def setup(self) -> None:
         self.models: list[Tensor] = []
+        self.cycle = int(self.o.get("swa.cycle", 1))
+
+    @property
+    def eta(self) -> float:
+        if self.cycle == 1:
+            return super().eta
+        ladder = torch.linspace(1, self.number("swa.end"), self.cycle + 1, dtype=torch.float64)[1:].tolist()
+        first = int(self.number("swa.start")) - self.cycle + (self.o["swa.lowest"] == "counted")
+        since = self.round + 1 - first
+        return super().eta * (1.0 if since < 0 else float(ladder[since % self.cycle]))
 
     def show(self) -> Tensor:
         self.models.append(self.theta)
         if "swa.start" in self.o:
-            recent = self.models[int(self.number("swa.start")) - 1 :] or self.models[-1:]
+            recent = self.models[int(self.number("swa.start")) - 1 :: self.cycle] or self.models[-1:]
             return torch.stack(recent).mean(0)
         beta, shown = self.number("ema.beta"), self.models[0]
         for model in self.models[1:]:

@@ -46,6 +46,8 @@ ROWS = [
     Row("fedexp", {"exp.epsilon": "1e-6"}),
     Row("fedexp", {"exp.epsilon": "0.01", "exp.per_client": "true", "exp.decay": "0.5"}, PAIR),
     Row("swa", {"swa.start": "2"}),
+    Row("swa", {"swa.start": "3", "swa.cycle": "2", "swa.end": "0.1"}, {"rounds": 6}),
+    Row("swa", {"swa.start": "4", "swa.cycle": "3", "swa.lowest": "before"}, {**MOMENTUM, "rounds": 8}),
     Row("ema", {"ema.beta": "0.6"}),
 ]  # fmt: skip
 

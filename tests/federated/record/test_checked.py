@@ -133,6 +133,7 @@ TENSOR = r"it takes a tensor \(\d+,\) of floating numbers"
             r"logits .* takes a tensor \(16, 10\)",
         ),
         (plain(local_rate=lambda done, options: "fast"), "local_rate .* it takes a number"),
+        (plain(round_rates=(lambda round, options: None,)), "round_rates .* it takes a number"),
         (plain(averages=lambda at: at.model[None]), rf"averages .* returned a tensor \(1, \d+\).*{TENSOR}"),
         (plain(finish=(lambda end: None,)), r"finish .* returned nothing \(None\); it takes a mapping"),
         (

@@ -113,9 +113,11 @@ def test_a_second_loss_is_differentiated_and_the_gradient_mapped(
     mapped = trained(tmp_path, settings, name="mapped")
     register(local_rate=lambda done, options: 0.5)
     slower = trained(tmp_path, settings, name="slower")
+    register(round_rates=(lambda round, options: 0.25, lambda round, options: 2.0))
+    later = trained(tmp_path, settings, name="later")
     plain = settings.model_copy(update={"method": "fedavg", "lr": 0.5 * settings.lr})
     expected = flat(trained(tmp_path, plain, name="plain").final)
-    for run in (second, mapped, slower):
+    for run in (second, mapped, slower, later):
         torch.testing.assert_close(flat(run.final), expected, atol=1e-6, rtol=1e-5)
     assert slower.metrics()[0].train_loss == pytest.approx(mapped.metrics()[0].train_loss)
 

@@ -1,10 +1,12 @@
 """SWA and EMA of the server's models, and FedSWA and FedMoSWA, which end each client's path at a small rate.
 
 ``swa`` and ``ema`` keep an average beside the model that clients train, for any method: the average is what
-is evaluated and saved, the model goes on as if there were none. SWA is the mean of the models from round
-``swa.start`` on (Izmailov et al. 2018; on FedASAM: Caldarola et al. 2022, from 75 % of the rounds on); its
-cycles of the learning rate are left to ``--lr-decay``. EMA: a ← βa + (1 − β)θ. Statistics of BatchNorm are
-the trained model's.
+is evaluated and saved, the model goes on as if there were none. SWA is the mean of the models of rounds
+``swa.start``, ``swa.start`` + c, … (Izmailov et al. 2018; on FedASAM: Caldarola et al. 2022, from 75 % of the
+rounds on). With cycles of c > 1 rounds, the first of which ends in round ``swa.start``, η_t falls linearly in
+each to ``swa.end``·η in the round that counts (Izmailov et al., Section 3.1); in Caldarola et al.'s program
+the next round counts, the first of its cycle (``--reading code``). EMA: a ← βa + (1 − β)θ. Statistics of
+BatchNorm are the trained model's.
 
 FedSWA: within a round the local rate falls linearly from ``swa.rate_start``·η to ``swa.rate_end``·η over the
 steps, and the server goes γ of the way to the mean. FedMoSWA: so do SCAFFOLD's clients, whose control
@@ -24,9 +26,23 @@ from fedscope.federated.record.views import Averaging, ServerStep
 
 
 def running_mean(at: Averaging) -> Tensor:
-    """Return the mean of the models from the first round that counts on; before it the model itself."""
-    number = max(1, at.round - int(at.options["swa.start"]) + 1)
-    return at.average + (at.model - at.average) / number if number > 1 else at.model
+    """Return the mean of the models that count, one of each cycle; before them the model itself."""
+    since, cycle = at.round - int(at.options["swa.start"]), int(at.options["swa.cycle"])
+    if since <= 0:
+        return at.model
+    if since % cycle:
+        return at.average
+    return at.average + (at.model - at.average) / (since // cycle + 1)
+
+
+def cycling(round: int, options: Values) -> float:
+    """Return the factor of η_t: 1 before the first cycle, then falling to ``swa.end`` in each."""
+    cycle, counted = int(options["swa.cycle"]), options["swa.lowest"] == "counted"
+    done = round - int(options["swa.start"]) + cycle - counted
+    if cycle == 1 or done < 0:
+        return 1.0
+    share = (done % cycle + 1) / cycle
+    return (1 - share) + share * float(options["swa.end"])
 
 
 def moving_average(at: Averaging) -> Tensor:
@@ -66,8 +82,20 @@ SWA = Method(
     source="Izmailov et al. 2018 (UAI); in FL: Caldarola, Caputo, Ciccone 2022 (ECCV)",
     place="on the server, beside the model that is trained",
     flatness=True,
-    options=(Option("swa.start", 1, "first round whose model counts", within=(1, 1_000_000)),),
+    options=(
+        Option("swa.start", 1, "first round whose model counts", within=(1, 1_000_000)),
+        Option("swa.cycle", 1, "rounds c of a cycle, of which one model counts", within=(1, 1_000_000)),
+        Option("swa.end", 0.01, "factor of η_t that a cycle falls to (the program: 0.01)", within=(0.0, 1.0)),
+        Option(
+            "swa.lowest",
+            "counted",
+            "the round of the lowest rate: the one that counts, or that before it",
+            code="before",
+            choices=("counted", "before"),
+        ),
+    ),
     averages=running_mean,
+    round_rates=(cycling,),
 )
 EMA = Method(
     name="ema",

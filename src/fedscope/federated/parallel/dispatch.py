@@ -21,7 +21,7 @@ from fedscope.federated.record.tasks import Task, Trained
 from fedscope.federated.record.vectors import TRAINED
 from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
-from fedscope.federated.setup.learning_rate import learning_rate
+from fedscope.federated.setup.learning_rate import learning_rate, round_rate
 from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.process import peak_gpu_memory, peak_memory
@@ -253,7 +253,8 @@ class Dispatch:
             )  # fmt: skip
 
         tasks = [task(client) for client in stack]
-        return self.trainer.train(self.origin, self.counters, tasks, learning_rate(settings, round))
+        rate = round_rate(settings, self.federation.method, round)
+        return self.trainer.train(self.origin, self.counters, tasks, rate)
 
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None

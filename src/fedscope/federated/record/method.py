@@ -46,6 +46,7 @@ Calibration = Callable[
     [Tensor, Tensor, Values], Tensor
 ]  # (logits (B, C), label counts (C,), options) → (B, C)
 Rate = Callable[[float, Values], float]  # share of the round's local steps that are done → factor of η_t
+RoundRate = Callable[[int, Values], float]  # round, counted from 1 → factor of η_t
 Average = Callable[[Averaging], Tensor]  # (P,)
 StepRule = Callable[[Stack], dict[str, Tensor]]
 Sent = Callable[[Sending], Tensor]  # (P,)
@@ -137,7 +138,8 @@ class Method:
     )  # clips where --clip is not given; 0: not
     after_clip: tuple[Correction, ...] = chain()  # added to the gradient, before decay and momentum
     after_momentum: tuple[Correction, ...] = chain()  # added to the direction
-    local_rate: Rate | None = at_most_one("a schedule of the local rate")
+    local_rate: Rate | None = at_most_one("a schedule of the local rate")  # within a round
+    round_rates: tuple[RoundRate, ...] = chain()  # factors of η_t, multiplied, whatever the schedule is
 
     # when local training ends
     recalibration: Recalibration | None = at_most_one("a recalibration")  # BatchNorm's, see client

@@ -49,6 +49,7 @@ def returns(method: Method) -> Mapping[str, Check]:
         "gradient_at": _gradient,
         "gradient_maps": lambda at, found: _tensor(found, at[0].parameters),
         "local_rate": _rate,
+        "round_rates": _rate,
         "after_clip": lambda at, found: _tensor(found, at[0].parameters),
         "after_momentum": lambda at, found: _tensor(found, at[0].parameters),
         "each_step": lambda at, found: _vectors(found, at[0].state),

@@ -27,7 +27,7 @@ from fedscope.federated.server.diagnostics import Recorder
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
-from fedscope.federated.setup.learning_rate import learning_rate
+from fedscope.federated.setup.learning_rate import round_rate
 from fedscope.storage import remove
 
 Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and the model's state dict
@@ -102,7 +102,7 @@ class Server:
             **({"domains": score.domains} if score.domains else {}),
             "train_loss": finite(train_loss),
             **({} if math.isnan(train_accuracy) else {"train_accuracy": train_accuracy}),
-            "lr": learning_rate(settings, round),
+            "lr": round_rate(settings, federation.method, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
             **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
@@ -219,8 +219,8 @@ class Server:
         kept = self.state[TRAINED.name] if method.averages else average
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
-            settings.options, sums, weight, round, kept, dispatch.model.named, learning_rate(settings, round),
-            dispatch.nominal_steps, settings.momentum, settings.nesterov,
+            settings.options, sums, weight, round, kept, dispatch.model.named,
+            round_rate(settings, method, round), dispatch.nominal_steps, settings.momentum, settings.nesterov,
         )  # fmt: skip
         state: dict[str, Tensor] = {}
         if method.server:

@@ -6,11 +6,14 @@ After s = t − 1 − W further rounds of S = T − W it is
     exponential   η·dˢ
     step          η·d^⌊s/k⌋, k the rounds from one drop to the next
     cosine        η_min + (η − η_min)(1 + cos(πs/S))/2   (Loshchilov and Hutter 2017, Eq. 5, without restarts)
+
+A method may have factors of its own (``round_rates``), such as the cycles of SWA.
 """
 
 import math
 
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.federated.record.method import Method
 
 
 def learning_rate(settings: Settings, round: int) -> float:
@@ -22,3 +25,9 @@ def learning_rate(settings: Settings, round: int) -> float:
         share = done / (settings.rounds - settings.lr_warmup)
         return settings.lr_min + (settings.lr - settings.lr_min) * (1 + math.cos(math.pi * share)) / 2
     return settings.lr * settings.lr_decay ** (done // (settings.lr_step or 1))
+
+
+def round_rate(settings: Settings, method: Method, round: int) -> float:
+    """Return η_t with the factors of a method, settled options given."""
+    factors = (factor(round, settings.options) for factor in method.round_rates)
+    return learning_rate(settings, round) * math.prod(factors)

@@ -54,6 +54,19 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     )
 
 
+def completed(settings: Settings) -> Settings:
+    """Return the settings of a run with the options that its method got since, at what it did without them.
+
+    A default that an option has when it is added says what was done before. Methods that are not known here
+    are left as they are.
+    """
+    try:
+        added = parse(settings.method).values({}, settings.reading)
+    except UserError:
+        return settings
+    return settings.model_copy(update={"options": {**added, **settings.options}})
+
+
 def _named(settings: Settings) -> Settings:
     """Return the settings with registered names of network and data set replaced by MODULE:FACTORY.
 

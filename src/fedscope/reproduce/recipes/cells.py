@@ -16,7 +16,7 @@ from fedscope.checkpoints.file.schema import PresetUse
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset
-from fedscope.federated.setup.settings import settled
+from fedscope.federated.setup.settings import completed, settled
 from fedscope.records.entries import Record
 from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.quantities import QUANTITIES
@@ -71,7 +71,8 @@ class Cell:
 
 def identity(settings: Settings) -> str:
     """Return the hash of an experiment: of its settings, without those that do not count."""
-    counted = {key: value for key, value in settings.model_dump(mode="json").items() if key not in UNCOUNTED}
+    every = completed(settings).model_dump(mode="json")
+    counted = {key: value for key, value in every.items() if key not in UNCOUNTED}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:16]
 
 

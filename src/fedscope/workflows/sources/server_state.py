@@ -17,7 +17,7 @@ from fedscope.federated.methods.normalized import reach
 from fedscope.federated.methods.server_optimizers import adaptive_prefix, scale
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import local_settings
-from fedscope.federated.setup.learning_rate import learning_rate
+from fedscope.federated.setup.learning_rate import round_rate
 from fedscope.workflows.sources.problem import Problem
 
 
@@ -56,7 +56,7 @@ def adaptive_server(problem: Problem) -> AdaptiveServer:
         beta1=float(options[f"{prefix}.beta1"]),
         gamma=gamma,
         steps=steps,
-        rate=gamma * learning_rate(settings, info.round) * moved,
+        rate=gamma * round_rate(settings, parse(settings.method), info.round) * moved,
         sha256=content_hash(vectors),
     )
 
