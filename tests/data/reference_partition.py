@@ -72,6 +72,22 @@ def equal(
     return held
 
 
+def in_turn(labels: list[int], clients: int, alpha: float, generator: np.random.Generator) -> list[list[int]]:
+    by_class = rows_of_each_class(labels)
+    prior = [alpha * len(rows) / len(labels) for rows in by_class]
+    shares = generator.dirichlet(prior, size=clients).tolist()
+    unused = [[rows[i] for i in generator.permutation(len(rows))] for rows in by_class]
+    held: list[list[int]] = []
+    for own in shares:
+        held.append([])
+        while len(held[-1]) < len(labels) // clients:
+            weights = [share if rows else 0.0 for share, rows in zip(own, unused, strict=True)]
+            if sum(weights) == 0:
+                weights = [float(len(rows)) for rows in unused]
+            held[-1].append(unused[class_at(generator.random(), weights)].pop())
+    return held
+
+
 def equal_by_redrawing(
     labels: list[int], clients: int, alpha: float, generator: np.random.Generator
 ) -> list[list[int]]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
-from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal
+from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, dirichlet_in_turn
 from tests.data import reference_partition as plain
 
 quick = settings(max_examples=30, deadline=None)
@@ -40,6 +40,15 @@ def test_equal_draw_for_draw(
     held = dirichlet_equal(np.array(labels), clients, ours, alpha=alpha, exhausted=exhausted)
     expected = plain.equal(labels, clients, alpha, theirs, refill=exhausted == "refill")
     assert [rows.tolist() for rows in held] == expected
+    assert ours.random() == theirs.random()
+
+
+@given(labels=few_labels, clients=st.integers(1, 40), alpha=st.floats(0.05, 1e4), seed=st.integers(0, 2**32))
+@quick
+def test_in_turn_draw_for_draw(labels: list[int], clients: int, alpha: float, seed: int) -> None:
+    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
+    held = dirichlet_in_turn(np.array(labels), clients, ours, alpha=alpha)
+    assert [rows.tolist() for rows in held] == plain.in_turn(labels, clients, alpha, theirs)
     assert ours.random() == theirs.random()
 
 

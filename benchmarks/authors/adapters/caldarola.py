@@ -25,18 +25,21 @@ def run(problem: Problem, entry: str) -> list[State]:
     clients = [client(problem, client_name, k, model) for k in range(settings.clients)]
     server = server_of(problem, server_name, model)
     states: list[State] = []
-    averaged = 0
+    averaged, cycle = 0, int(problem.option("swa.cycle")) if entry == "swa" else 1
     for round, sampled in enumerate(problem.participants):
         server.selected_clients = [clients[k] for k in sampled]
         if entry == "swa" and round == SWA_START:
             server.setup_swa_model()
+        if cycle > 1:
+            low = settings.lr * problem.option("swa.end")
+            schedule = import_module("utils.main_utils").schedule_cycling_lr
+            server.update_clients_lr(schedule(round, cycle, settings.lr, low))
         server.train_model(num_epochs=settings.epochs, batch_size=settings.batch_size)
         server.update_model()
-        kept: dict[str, Tensor] = server.model
-        if entry == "swa" and round > SWA_START:
+        if entry == "swa" and round > SWA_START and (round - SWA_START) % cycle == 0:
             server.update_swa_model(1 / (averaged + 1))
             averaged += 1
-            kept = server.swa_model.state_dict()
+        kept: dict[str, Tensor] = server.swa_model.state_dict() if averaged else server.model
         states.append({name: values.clone() for name, values in kept.items()})
     return states
 

@@ -51,13 +51,14 @@ class Problem(Plain):
     device: str | None = None  # that computed; None of an older record
     threads: Count | None = None  # of the processor; None of an older record
     operator: str = "hessian"  # ``hessian``, ``ggn`` or ``fisher``
-    engine: str | None = None  # ``fedscope`` or ``pyhessian``
+    engine: str | None = None  # ``fedscope``, ``pyhessian`` or ``power``
     # ``paper`` or ``code``: as the paper defines the metrics, or as its scripts compute them
     reading: str | None = None
     parameters: str | None = None  # patterns of names; None: all parameters
     bn: str | None = None  # statistics of BatchNorm: ``eval``, ``recalibrate`` or ``batch``
     loss: str | None = None  # another than cross-entropy
     augmented: bool = False  # whether each sample was measured once as augmented in training
+    normalisation: str | None = None  # the pipeline whose constants images got; None: the run's own
     products: str | None = None  # ``finite-differences`` of gradients; None: exact
     form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
     form_reason: str | None = None  # why no faster form of the network was used
@@ -70,7 +71,8 @@ class Problem(Plain):
         """
         kind = (self.operator, self.engine, self.reading, self.parameters, self.augmented)
         own_loss = self.loss is None or self.split is None
-        return self.products is None and kind == ("hessian", "fedscope", "paper", None, False) and own_loss
+        usual = self.products is None and self.normalisation is None and own_loss
+        return usual and kind == ("hessian", "fedscope", "paper", None, False)
 
 
 class Layer(Eigenvalue):

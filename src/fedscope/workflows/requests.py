@@ -17,7 +17,7 @@ from fedscope.choices import (
 )
 from fedscope.errors import UserError
 
-Engine = Literal["fedscope", "pyhessian"]
+Engine = Literal["fedscope", "pyhessian", "power"]
 LISTED = 10  # samples of the largest influence on λ_max, unless another number is asked for
 
 
@@ -101,9 +101,10 @@ def check_request(request: Request, *, parallel: bool) -> None:
     """
     parts = request.both_ends or request.layers or request.blocks or request.preconditioned
     if (parts or request.influence or parallel) and not request.certified:
+        other = "reading code" if request.reading == "code" else f"engine {request.engine}"
         raise UserError(
             "--both-ends, --layers, --blocks, --influence, --preconditioned and torchrun are for fedscope's "
-            "own estimators; drop --engine pyhessian and --reading code"
+            f"own estimators; drop --{other}"
         )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:
@@ -113,8 +114,12 @@ def check_request(request: Request, *, parallel: bool) -> None:
             )
         if request.operator != "hessian" or request.parameters:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
-        if request.reading == "code":
-            raise UserError("--reading code has its own estimators; drop --engine pyhessian")
+    if request.engine == "power" and (request.density or request.clients):
+        raise UserError(
+            "--engine power gives --top-k eigenvalues and the trace; drop --density and --clients"
+        )
+    if request.engine != "fedscope" and request.reading == "code":
+        raise UserError(f"--reading code has its own estimators; drop --engine {request.engine}")
     if request.products != "exact" and (request.operator != "hessian" or not request.certified):
         raise UserError(
             "--products finite-differences is of fedscope's own Hessian; drop --operator, --engine and "

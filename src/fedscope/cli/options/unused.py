@@ -27,8 +27,8 @@ def _names_a_run(values: Values) -> bool:
     return not names or any(not ("@" in name or "/" in name or Path(name).is_file()) for name in names)
 
 
-def _certified(values: Values) -> bool:
-    return (values["engine"], values["reading"]) == ("fedscope", "paper")
+def _is_estimated(values: Values) -> bool:
+    return (values["engine"] == "pyhessian", values["reading"]) == (False, "paper")
 
 
 def _suffix(values: Values) -> str:
@@ -57,7 +57,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         Rule("kind", lambda v: v["figure"], "without --figure"),
         Rule("figure recompute", lambda v: not v["dry_run"], "with --dry-run"),
         Rule("trace_rtol", lambda v: not v["probes"], "with --probes"),
-        Rule("trace_rtol", _certified, "with --engine pyhessian or --reading code"),
+        Rule("trace_rtol", _is_estimated, "with --engine pyhessian or --reading code"),
         Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
         Rule("global_model", _names_a_run, "on files and RUN@… (it is for RUN alone)"),
         Rule(

@@ -142,6 +142,38 @@ def dirichlet_equal(
     return [np.array(rows, dtype=np.int64) for rows in held]
 
 
+def dirichlet_in_turn(
+    labels: Labels, clients: int, generator: np.random.Generator, *, alpha: float
+) -> list[Rows]:
+    """Give every client ⌊n/N⌋ samples of classes by its own draw from Dir(α·p), one client after the other.
+
+    p_c is the share of class c, so that of C equal classes each has the concentration α/C (Hsu et al. 2019;
+    the divisions of Caldarola et al. 2022). A client takes samples of classes drawn from its q_k; a class
+    that is used up is left out, and q_k renormalised over the others, so that no row repeats. A client whose
+    own classes are all used up draws by what is left of each class: the last get the last classes.
+
+    Draws: N×C Dirichlet shares, one permutation of each class's rows in ascending order of the classes, and
+    then one uniform number for each sample, as :func:`dirichlet_equal`.
+
+    Raises:
+        UserError: the shares are not finite at so large, or so small, an α.
+    """
+    classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    shares = generator.dirichlet(alpha * counts / len(labels), size=clients)
+    if not (shares.sum(axis=1) > 0.5).all():  # NaN or zero: α is at the end of floating point
+        raise _vanished(alpha)
+    unused = [generator.permutation(np.flatnonzero(codes == c)).tolist() for c in range(len(classes))]
+    held = []
+    for client in range(clients):
+        rows = []
+        for _ in range(len(labels) // clients):
+            drawn = _draw_class(shares[client], counts, generator)
+            rows.append(unused[drawn].pop())
+            counts[drawn] -= 1
+        held.append(np.array(rows, dtype=np.int64))
+    return held
+
+
 def _draw_class(shares: Shares, left: NDArray[np.int64], generator: np.random.Generator) -> int:
     weights = shares * (left > 0)
     if not weights.sum() > 0:  # the client's own classes are used up

@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from fedscope.data.loading.datasets import Split, part
-from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, quantity_skew
+from fedscope.data.partition.dirichlet import (
+    dirichlet_balanced,
+    dirichlet_equal,
+    dirichlet_in_turn,
+    quantity_skew,
+)
 from fedscope.data.partition.few_classes import by_shards, fixed_classes
 from fedscope.data.partition.longtail import PHI, RHO, longtail_stateless
 from fedscope.data.partition.slices import Labels, Rows, iid, iid_per_class, iid_slices, per_domain
@@ -27,6 +32,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "iid_slices": (),
     "dirichlet_balanced": ("alpha",),
     "dirichlet_equal": ("alpha", "exhausted"),
+    "dirichlet_in_turn": ("alpha",),
     "quantity_skew": ("alpha",),
     "shards": ("shards",),
     "fixed_classes": ("classes_per_client",),
@@ -49,6 +55,7 @@ _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
     "iid_slices": iid_slices,
     "dirichlet_balanced": dirichlet_balanced,
     "dirichlet_equal": dirichlet_equal,
+    "dirichlet_in_turn": dirichlet_in_turn,
     "quantity_skew": quantity_skew,
     "shards": by_shards,
     "fixed_classes": fixed_classes,

@@ -1,7 +1,8 @@
 """The data sets by name: one record each, with where it comes from and the pipelines its papers use.
 
 Constants, transforms and splits: Mendieta et al. 2022 (``fedalign``), Yashwanth et al. 2024 (``man``), Li et
-al. 2021 (``fedbn``) and Tian et al. 2022 (FedFOR), each as in the published code.
+al. 2021 (``fedbn``), Tian et al. 2022 (FedFOR), Caldarola et al. 2022 (``fedasam``) and 2025 (``fedgloss``),
+each as in the published code.
 """
 
 from dataclasses import replace
@@ -21,7 +22,7 @@ from fedscope.own import DATASETS as REGISTERED
 from fedscope.own import is_own, registered
 
 
-def _fedalign(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
+def _cropped(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
     return Pipeline(mean, std, flip=0.5, crop=1.0, padding=4, padding_value="black")
 
 
@@ -31,6 +32,9 @@ def _man(mean: tuple[float, ...], std: tuple[float, ...]) -> Pipeline:
 
 _CIFAR10 = (0.49139968, 0.48215827, 0.44653124), (0.24703233, 0.24348505, 0.26158768)
 _CIFAR100 = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
+_CIFAR10_ROUNDED = (0.4914, 0.4822, 0.4465), (0.2470, 0.2434, 0.2616)  # of FedGloSS' program
+_CIFAR10_USUAL = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # of FedSAM's
+_CIFAR100_USUAL = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)  # of FedSAM's, and of MAN's
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _UNIT = (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)
 _FEDBN = {"fedbn": Pipeline(*_UNIT, photo=Photo(flip=0.5, rotation=30)), "none": Pipeline(*_UNIT)}
@@ -56,8 +60,13 @@ _CIFAR_10 = Record(
     side=32,
     expected={"train": 50_000, "test": 10_000},
     pipelines={
-        "fedalign": _fedalign(*_CIFAR10),
+        "fedalign": _cropped(*_CIFAR10),
         "man": _man((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
+        "fedasam": _cropped(*_CIFAR10_USUAL),
+        "fedgloss": _cropped(*_CIFAR10_ROUNDED),
+        "fedgloss_measured": Pipeline(
+            *_CIFAR100
+        ),  # the program has the two data sets' constants swapped there
         "none": Pipeline(*_CIFAR10),
     },
     model="convnet_cifar",
@@ -118,8 +127,11 @@ _RECORDS = (
         title="32-pixel photographs of a hundred kinds of things",
         classes=100,
         pipelines={
-            "fedalign": _fedalign(*_CIFAR100),
-            "man": _man((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+            "fedalign": _cropped(*_CIFAR100),
+            "man": _man(*_CIFAR100_USUAL),
+            "fedasam": _cropped(*_CIFAR100_USUAL),
+            "fedgloss": _cropped(*_CIFAR100),
+            "fedgloss_measured": Pipeline(*_CIFAR10_ROUNDED),
             "none": Pipeline(*_CIFAR100),
         },
         hub=HubSource("uoft-cs/cifar100", image="img", label="fine_label"),

@@ -9,7 +9,15 @@ from fedscope.records.entries import Record
 from fedscope.workflows.requests import Engine
 
 Model = Literal["reported", "server", "best"]
-_NAMED = ("split", "draw", "engine", "augment", "term", "only")  # in a name only where not usual
+_NAMED = (
+    "split",
+    "draw",
+    "engine",
+    "augment",
+    "normalisation",
+    "term",
+    "only",
+)  # in a name only where not usual
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class Measure:
     draw: int = 0  # the seed of the samples, and of the estimators
     engine: Engine = "fedscope"
     augment: bool = False  # each sample once, as in training
+    normalisation: str | None = None  # the pipeline whose constants images get; None: the run's own
     term: bool = False  # MAN's term is part of the loss
     only: tuple[str, ...] = ()  # parts of ``clients``, or quantities of ``sharpness``; empty: the usual ones
 
@@ -68,6 +77,10 @@ class Measure:
             amount = "all" if self.samples is None else f"up to {self.samples:,}"
             probes = f", {self.client_probes} probes each" if self.client_probes else ""
             text = f"clients on {amount} of their own samples{probes}"
+        if self.engine == "power":
+            text += ", by power iteration of 20 steps"
+        if self.normalisation:
+            text += f", normalised as {self.normalisation}"
         if self.only:
             text += f" ({', '.join(self.only)})"
         if self.kind in ("landscape", "objective"):

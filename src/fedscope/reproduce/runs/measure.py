@@ -101,7 +101,8 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
         "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw,
         "dtype": "float32", "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn,
         "operator": request.operator, "parameters": None, "loss": None,
-        "augmented": wanted.augment or None, "engine": request.engine, "reading": request.reading,
+        "augmented": wanted.augment or None, "normalisation": wanted.normalisation, "engine": request.engine,
+        "reading": request.reading,
     }  # fmt: skip
     needed = Criteria(content(path), problem, None, uploads(path, wanted), more_probes=True)
     best = earlier(results.results(needed.sha256), request, needed)
@@ -128,6 +129,7 @@ def compute(
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
         batch_size=wanted.batch_size, split=wanted.split, seed=wanted.draw, augment=wanted.augment,
+        normalisation=wanted.normalisation,
     )  # fmt: skip
     if wanted.reading == "code" and wanted.samples is None:
         source = Source(samples=wanted.batch_size or MOST, data_dir=data_dir, device=source.device)

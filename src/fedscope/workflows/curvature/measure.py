@@ -20,10 +20,13 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.product_cache import identity
+from fedscope.landscape.published.power import power_eigenpairs
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum
+from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.records.entries import Record, finite
 from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
+from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.as_published import AsPublished
 from fedscope.workflows.curvature.certified import Certified, Trail
 from fedscope.workflows.curvature.influence import check_separable, with_influence
@@ -142,7 +145,8 @@ def _criteria(
 ) -> Criteria:
     entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
     # else a block of the parameters would do for all of them, and augmented samples for the samples
-    entry = {"parameters": None, "loss": None, "augmented": None, "products": None, **entry}
+    unasked = dict.fromkeys(("parameters", "loss", "augmented", "normalisation", "products"))
+    entry = {**unasked, **entry}
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
     return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)
@@ -188,6 +192,8 @@ def _measured(
         adaptive_server(problem)  # refused before the products
     if request.engine == "pyhessian":
         found = _pyhessian(problem, request, stage)
+    elif request.engine == "power":
+        found = _power(problem, request, operator, stage)
     elif request.reading == "code":
         found = AsPublished(problem, request, curvature, stage).estimates(participants)
     else:
@@ -256,4 +262,21 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> Estimates:
             bn=request.bn,
         )
         progress(pairs.matvecs + total.matvecs, None)
+    return Estimates(pairs, total)
+
+
+def _power(problem: Problem, request: Request, operator: LossOperator, stage: Stage) -> Estimates:
+    """Return the eigenvalues of a power iteration, and the trace by our own estimator."""
+    seed = problem.source.seed
+    with stage(f"{problem.title}: power iteration, products") as progress:
+        pairs = power_eigenpairs(operator, request.top_k, seed=stream_key(seed, "power"), progress=progress)
+    rtol = None if request.probes else request.trace_rtol
+    with stage(f"{problem.title}: trace, products") as progress:
+        total = trace(
+            operator,
+            rtol=rtol,
+            probes=request.probes,
+            generator=torch_stream(seed, "trace"),
+            progress=progress,
+        )
     return Estimates(pairs, total)

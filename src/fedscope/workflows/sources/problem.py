@@ -80,6 +80,7 @@ class Problem:
             "dataset": self.info.data.name if self.info else own.data,
             **({"loss": own.loss} if own.loss else {}),
             **({"augmented": True} if own.augment else {}),
+            **({"normalisation": own.normalisation} if own.normalisation else {}),
             "split": own.split if self.info else None,
             "samples": self.batches.samples,
             "batch_size": max(self.batches.sizes),

@@ -47,6 +47,7 @@ class Source:
     batch_size: int | None = None  # None: 128, of the user's own data fewer where that makes 16 batches
     seed: int = 0
     augment: bool = False  # once, by the run's own pipeline; the samples stay fixed
+    normalisation: str | None = None  # the pipeline whose constants images get; None: the run's own
 
     def batch_of(self, samples: int) -> int:
         """Return how many of so many samples make a batch.
@@ -83,7 +84,8 @@ class Data:
         They are a draw from ``population`` rows. Where the source says so, each is augmented once, as in
         training.
         """
-        pipeline = data_catalogue.pipeline(info.data.name, info.data.augmentation)[1]
+        named = source.normalisation or info.data.augmentation
+        pipeline = data_catalogue.pipeline(info.data.name, named)[1]
         if source.augment:
             draws = pipeline.draw(len(rows), torch_stream(source.seed, "analysis augmentation"))
             inputs = pipeline.train(self.split.images, rows, draws)
