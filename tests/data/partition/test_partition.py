@@ -191,7 +191,7 @@ def test_in_turn_has_a_tenth_of_alpha_for_each_of_ten_classes() -> None:
     for alpha, theirs in ((0.05, 1.32), (1, 4.78), (10, 9.28)):
         counts = histograms(drawn("dirichlet_in_turn", 1, labels, clients=100, alpha=alpha), labels)
         assert (counts.sum(1) == 500).all()
-        assert (counts > 0).sum(1).mean() == pytest.approx(theirs, abs=0.4)
+        assert (counts > 0).sum(1).mean() == pytest.approx(theirs, abs=0.8)
     rare = np.repeat(np.arange(2), [900, 100])  # p, not 1/C
     counts = histograms(drawn("dirichlet_in_turn", 1, rare, clients=10, alpha=1e6), rare)
     assert counts[:5, 1].mean() == pytest.approx(10, abs=5)
