@@ -22,6 +22,8 @@ from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
 
+FIFTH = 5  # of λ₁/λ₅ (Caldarola et al. 2022)
+
 
 @dataclass(frozen=True)
 class Number:
@@ -45,6 +47,7 @@ class Quantity:
     measure: str | None = None  # the recipe's measure that it is read from; None: the run's metrics
     entry: Callable[[Any], Entry | None] | None = None  # in the measure's record
     static: bool = False  # of the published network and method, without a run
+    number: Callable[[Any], Number] | None = None  # of the record, where no one entry has it
     drawn: bool = False  # shown as a figure, not as a number
     outcomes: Model | None = None  # the model whose answers on the test samples pair it with another run's
 
@@ -74,6 +77,35 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
     return entry
 
 
+def _sum(record: HessianRecord) -> Number:
+    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
+
+    Their data errors, which are not independent, are added.
+    """
+    total = sum(one.value for one in record.eigenvalues)
+    if math.isnan(total):
+        return Number(None, text="not finite")
+    bias = sum(one.bias_data for one in record.eigenvalues if not math.isnan(one.bias_data))
+    error = sum(one.stderr_data for one in record.eigenvalues)
+    return Number(total - bias, None if math.isnan(error) else error)
+
+
+def _fifth(record: HessianRecord) -> Eigenvalue | None:
+    return record.eigenvalues[FIFTH - 1] if len(record.eigenvalues) >= FIFTH else None
+
+
+def _ratio(record: HessianRecord) -> Number:
+    """Return λ₁/λ₅; the relative data errors of the two, which are not independent, are added."""
+    first, fifth = record.lambda_max, _fifth(record)
+    if fifth is None:
+        return Number(None, text="–")
+    if math.isnan(first.value + fifth.value) or not fifth.value:
+        return Number(None, text="not finite")
+    ratio = first.value / fifth.value
+    error = first.stderr_data / abs(first.value) + fifth.stderr_data / abs(fifth.value)
+    return Number(ratio, None if math.isnan(error) else abs(ratio) * error)
+
+
 _ALL = (
     Quantity("accuracy", "accuracy (%)", outcomes="reported"),
     Quantity("best_accuracy", "best accuracy (%)", outcomes="best"),
@@ -86,17 +118,20 @@ _ALL = (
     Quantity("parameters", "parameters held (10⁶)", static=True),
     Quantity("lambda_max", "λ_max", "curvature", lambda record: record.lambda_max),
     Quantity("trace", "trace", "curvature", lambda record: record.trace),
+    Quantity("lambda_5", "λ₅", "curvature", _fifth),
+    Quantity("lambda_ratio", "λ₁/λ₅", "curvature", number=_ratio),
     Quantity("H_N", "H_N, diagonals", "clients", _mean("H_N", "parameter")),
     Quantity("H_D", "H_D, diagonals", "clients", _mean("H_D", "parameter")),
     Quantity("H_N_tensor", "H_N, block traces", "clients", _mean("H_N", "tensor")),
     Quantity("H_D_tensor", "H_D, block traces", "clients", _mean("H_D", "tensor")),
     Quantity("lambda_max_code", "λ_max, published code", "published", lambda record: record.lambda_max),
     Quantity("trace_code", "trace, published code", "published", lambda record: record.trace),
+    Quantity("lambda_ratio_code", "λ₁/λ₅, published code", "published", number=_ratio),
     Quantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
     Quantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
     *(Quantity(*one) for one in of_clients.QUANTITIES),
     Quantity("curve", "accuracy by round", drawn=True),
-    Quantity("spectrum", "top eigenvalues", "spectrum", drawn=True),
+    Quantity("spectrum", "top eigenvalues", "spectrum", number=_sum, drawn=True),
     Quantity("density", "eigenvalue density", "density", drawn=True),
     Quantity("landscape", "landscape", "landscape", drawn=True),
     Quantity("objective", "surfaces of the objective", "objective", drawn=True),
@@ -121,9 +156,9 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
 
 def from_record(name: str, record: Kept) -> Number:
     """Return a quantity of a measure's record."""
-    if name == "spectrum" and isinstance(record, HessianRecord):
-        return _sum(record.eigenvalues)
-    read = QUANTITIES[name].entry
+    number, read = QUANTITIES[name].number, QUANTITIES[name].entry
+    if number:
+        return number(record)
     entry = read(record) if read else None
     if entry is None:
         return Number(None, text="–")
@@ -143,16 +178,3 @@ def _resolved(name: str, entry: Entry) -> bool:
     if symbol and isinstance(entry, Estimate):
         return entry.resolves(symbol)
     return not isinstance(entry, Estimate | Amount) or entry.resolved is not False
-
-
-def _sum(eigenvalues: Sequence[Eigenvalue]) -> Number:
-    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
-
-    Their data errors, which are not independent, are added.
-    """
-    total = sum(one.value for one in eigenvalues)
-    if math.isnan(total):
-        return Number(None, text="not finite")
-    bias = sum(one.bias_data for one in eigenvalues if not math.isnan(one.bias_data))
-    error = sum(one.stderr_data for one in eigenvalues)
-    return Number(total - bias, None if math.isnan(error) else error)

@@ -35,7 +35,8 @@ Kind = Literal[
     "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "cost", "traffic", "dots",
     "correlation",
 ]  # fmt: skip
-PAPERS = ("fedalign", "man", "fedfor", "clients", "flatness")  # the last two: comparisons of our own
+PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatness")
+# of which the last two are comparisons of our own
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
