@@ -152,6 +152,19 @@ def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None
     assert not list(run.folder.parent.glob(".analysis/products/*"))
 
 
+def test_power_iteration_gives_what_it_can_and_no_errors(fedscope: Command) -> None:
+    ours = fedscope("hessian", *FAST, "--top-k", "5", "--json", "-").json
+    theirs = fedscope("hessian", *FAST, "--top-k", "5", "--engine", "power", "--json", "-").json
+    values = [one["value"] for one in theirs["eigenvalues"]]
+    assert (theirs["problem"]["engine"], len(values)) == ("power", 5)
+    assert values == sorted(values, reverse=True)
+    assert theirs["lambda_max"]["value"] == pytest.approx(ours["lambda_max"]["value"], rel=2e-2)
+    assert theirs["lambda_max"]["stderr_data"] is theirs["lambda_max"]["residual"] is None
+    spread = 4 * (ours["trace"]["stderr_probe"] + theirs["trace"]["stderr_probe"])
+    assert theirs["trace"]["value"] == pytest.approx(ours["trace"]["value"], abs=spread)
+    assert (theirs["converged"], theirs["non_finite"]) == (None, 0)
+
+
 def test_pyhessian_agrees_within_its_tolerance(fedscope: Command) -> None:
     ours = fedscope("hessian", *FAST, "--json", "-").json
     theirs = fedscope("hessian", *FAST, "--engine", "pyhessian", "--json", "-").json

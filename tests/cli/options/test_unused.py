@@ -25,6 +25,7 @@ from tests.cli.conftest import Command
             "--client-rtol has no effect with --client-probes",
         ),
         ("hessian tiny@2 --global-model best", "--global-model has no effect on files and RUN@"),
+        ("hessian --reading code --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),
         ("plot-landscape --out l.html --kind heat", "--kind has no effect on an .html page"),

@@ -14,6 +14,8 @@ UNPRINTED: dict[str, tuple[tuple[object, ...], ...]] = {
     "fedalign": (("fixed_fraction", "fedalign", True),),
     "man": (("bernoulli", "man", None),),
     "fedfor": (("all", None, None), ("all", "fedalign", None)),
+    "fedasam": (("fixed_fraction", "fedasam", None),),
+    "fedgloss": (("fixed_fraction", "fedgloss", None),),
 }  # sampling, augmentation, drop_last
 LISTED = {row["preset"]: row for row in read("presets")}
 

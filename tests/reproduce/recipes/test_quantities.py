@@ -8,6 +8,12 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.recipes.quantities import Number, from_metrics, from_record
 
 
+def spectrum(*values: float, stderr: float | None = 0.1) -> HessianRecord:
+    """Return a record of these eigenvalues, each with the same error."""
+    entries = [{"value": value, "residual": 0.0, "stderr_data": stderr} for value in values]
+    return compared().edited(lambda_max=entries[0], eigenvalues=entries)
+
+
 def compared(**changes: object) -> HessianRecord:
     """Return a record of three compared clients."""
     mean = {"value": 0.8, "stderr": 0.01, "resolved": True}
@@ -45,3 +51,16 @@ def test_what_all_clients_rows_say_stands_in_a_table_where_it_is_known() -> None
     assert from_record("H_D_tensor", compared()) == Number(0.8, 0.01)
     assert from_record("H_D_tensor", compared(populations=populations)) == Number(0.9, 0.05, 15)
     assert from_record("H_D", compared(populations=populations)) == Number(0.8, 0.01)
+
+
+def test_the_fifth_eigenvalue_and_the_ratio_to_it() -> None:
+    found = spectrum(8.0, 6.0, 4.0, 3.0, 2.0)
+    assert from_record("lambda_5", found) == Number(2.0, 0.1)
+    ratio = from_record("lambda_ratio", found)
+    assert ratio.value == 4.0
+    assert ratio.error == pytest.approx(4 * (0.1 / 8 + 0.1 / 2))  # at most, whatever the two have in common
+    assert from_record("lambda_ratio_code", spectrum(8.0, 6.0, 4.0, 3.0, -2.0, stderr=None)) == Number(-4.0)
+    few = spectrum(8.0, 6.0)
+    assert from_record("lambda_ratio", few) == from_record("lambda_5", few) == Number(None, text="–")
+    nothing = from_record("lambda_ratio", spectrum(8.0, 0.0, 0.0, 0.0, 0.0))
+    assert (nothing.value, nothing.text) == (None, "not finite")

@@ -81,7 +81,7 @@ def test_an_early_column_of_the_server_has_its_readings_alone() -> None:
 
 
 def test_a_new_field_renames_no_earlier_result() -> None:
-    added = {"split", "draw", "engine", "augment", "term", "only"}
+    added = {"split", "draw", "engine", "augment", "normalisation", "term", "only"}
     usual = Measure("hessian", samples=4096, trace_rtol=0.02)
     assert set(usual.request()) == {one.name for one in fields(Measure)} - added
     assert all(asdict(usual)[name] == value for name, value in usual.request().items())

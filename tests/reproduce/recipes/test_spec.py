@@ -8,7 +8,7 @@ from fedscope.errors import UserError
 from fedscope.federated.setup.presets import presets
 from fedscope.reproduce.artefacts.claims import Statement
 from fedscope.reproduce.artefacts.departures import left_out
-from fedscope.reproduce.recipes.cells import Choices, cells, rows
+from fedscope.reproduce.recipes.cells import Choices, cells, identity, rows
 from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import SCALES, names, recipe
@@ -29,6 +29,10 @@ def test_every_artefact_of_the_papers_has_a_recipe() -> None:
         "clients/sharpness",
         "flatness/table",
         "flatness/curves",
+        "flatness/surfaces",
+        "fedasam/table",
+        "fedasam/landscape",
+        "fedgloss/table",
     }
     assert set(names()) == tables | figures | own
 
@@ -87,6 +91,19 @@ def test_a_run_stands_for_the_same_experiment_under_any_preset() -> None:
     assert first.identity == second.identity
     other = next(c for c in cells(recipe("man/table2")) if c.row == "FedDyn" and c.column == "δ = 0.6")
     assert other.identity != second.identity
+
+
+def test_a_run_from_before_its_method_had_an_option_is_of_the_same_experiment() -> None:
+    (now,) = (c for c in cells(recipe("flatness/table", "cpu")) if c.row == "FedASAM+SWA")
+    assert now.settings.options["swa.cycle"] == 1
+    old = {
+        name: value for name, value in now.settings.options.items() if name.split(".")[1] in ("rho", "start")
+    }
+    assert identity(now.settings.model_copy(update={"options": old})) == now.identity
+    other = {**now.settings.options, "swa.cycle": 2}
+    assert identity(now.settings.model_copy(update={"options": other})) != now.identity
+    unknown = now.settings.model_copy(update={"method": "somebody's"})
+    assert identity(unknown) != now.identity
 
 
 def test_what_the_user_narrows() -> None:

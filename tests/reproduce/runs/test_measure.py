@@ -27,6 +27,9 @@ def test_a_measure_is_told_in_a_few_words() -> None:
     assert "41 × 41" in Measure("landscape").summary()
     assert Measure("outcomes", split="test").summary() == "outcomes on all test samples"
     assert Measure("hessian").top_k == 1
+    theirs = Measure("hessian", split="test", engine="power", normalisation="fedgloss_measured")
+    said = "hessian on all test samples, by power iteration of 20 steps, normalised as fedgloss_measured"
+    assert theirs.summary() == said
 
 
 PLAIN = Measure("hessian", samples=24, batch_size=8, tol=0.1, probes=2)
@@ -35,6 +38,8 @@ OTHERS = {
     "draw": replace(PLAIN, draw=1),
     "augmented": replace(PLAIN, augment=True),
     "pyhessian": replace(PLAIN, engine="pyhessian", probes=None),
+    "power": replace(PLAIN, engine="power"),
+    "normalised": replace(PLAIN, normalisation="none"),
 }
 
 
@@ -57,6 +62,7 @@ def test_a_measure_is_of_its_split_draw_and_engine(measured: Path, name: str) ->
     about = record.problem.to_json()
     assert (about["split"], about["seed"], about["engine"]) == (wanted.split, wanted.draw, wanted.engine)
     assert about.get("augmented", False) is wanted.augment
+    assert about.get("normalisation") == wanted.normalisation
 
 
 def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:

@@ -46,6 +46,10 @@ def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: Run, tmp_
         (Request(engine="pyhessian", top_k=2), "drop --density, --clients, --top-k"),
         (Request(cross_client=CrossClientRequest(overlap=2)), "add --clients"),
         (Request(engine="pyhessian", layers=True), "are for fedscope's own estimators"),
+        (Request(engine="power", both_ends=True), "own estimators; drop --engine power"),
+        (Request(reading="code", both_ends=True), "own estimators; drop --reading code"),
+        (Request(engine="power", density=True), "drop --density and --clients"),
+        (Request(engine="power", reading="code"), "drop --engine power"),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_before_anything_is_read(request_: Request, message: str) -> None:

@@ -11,6 +11,7 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.data.augment import Pipeline
 from fedscope.data.partition.division import Divided
+from fedscope.data.sets import catalogue
 from fedscope.data.sets.catalogue import pipeline
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
@@ -253,6 +254,23 @@ def test_samples_are_augmented_once_where_it_is_asked_for(
     assert torch.equal(inputs, recipe.train(images, problem.rows, draws))
     assert problem.description["augmented"]
     assert "augmented" not in plain.description
+
+
+def test_images_get_the_constants_that_are_asked_for(
+    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Pipeline((0.1,), (0.7,))
+    named = {"other": ("other", other)}
+    monkeypatch.setattr(catalogue, "pipeline", lambda data, name: named.get(name) or pipeline(data, name))
+    federation, run = shifting
+    (plain,) = load([run.final], Source(samples=20, seed=3))
+    (problem,) = load([run.final], Source(samples=20, seed=3, normalisation="other"))
+    inputs = next(iter(problem.batches))[0]
+    assert problem.rows is not None
+    assert torch.equal(inputs, other.test(federation.dataset.train.images, problem.rows))
+    assert not torch.equal(inputs, next(iter(plain.batches))[0])
+    assert problem.description["normalisation"] == "other"
+    assert "normalisation" not in plain.description
 
 
 def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Federation, Run]) -> None:

@@ -2,7 +2,6 @@
 
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.errors import UserError
-from fedscope.federated.setup.settings import completed
 
 
 def check_continues(old: Manifest, new: Manifest) -> None:
@@ -18,7 +17,7 @@ def check_continues(old: Manifest, new: Manifest) -> None:
             f"{old.name!r} diverged in round {old.diverged} and cannot be continued; train it anew with a "
             f"lower --lr, under another --name or after `fedscope runs delete {old.name}`"
         )
-    begun = completed(old.settings)
+    begun = old.settings
     if begun.rounds < new.settings.rounds:
         if new.settings.shift != "none":
             raise UserError(
