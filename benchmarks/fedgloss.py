@@ -43,13 +43,14 @@ def eigenvalues(codebase: Path, seed: int) -> float:
     """Return the largest |ours − theirs|/|λ₁| of five eigenvalues that lie close, of one random matrix."""
     sys.path.insert(0, str(codebase / "eigenthings"))
     theirs = import_module("hessian_eigenthings.power_iter")
-    theirs.maybe_fp16 = lambda vector, _: vector.double()  # it works in float32
+    vars(theirs)["maybe_fp16"] = lambda vector, _: vector.double()  # it works in float32
     torch.manual_seed(seed)
     basis, _ = torch.linalg.qr(torch.randn(SIZE, SIZE, dtype=torch.float64))
     matrix = (basis * torch.linspace(-0.5, 1.0, SIZE, dtype=torch.float64)) @ basis.T
 
     def product(v: Tensor) -> Tensor:
-        return matrix @ v.double()
+        found: Tensor = matrix @ v.double()
+        return found
 
     torch.manual_seed(seed)
     with contextlib.redirect_stdout(io.StringIO()):
