@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.models.catalogue import build
+from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.runs.measure import compute
 from fedscope.workflows.sources.problem import load as load_problems
 from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
@@ -150,6 +153,19 @@ def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None
         record.pop("seconds")
     assert again == whole
     assert not list(run.folder.parent.glob(".analysis/products/*"))
+
+
+@pytest.mark.parametrize("other", [{"augment": True}, {"normalisation": "none"}])
+def test_a_result_on_other_images_answers_for_no_usual_request(
+    fedscope: Command, run: Run, other: dict[str, Any]
+) -> None:
+    asked = ("hessian", *FAST, "--probes", "3", "--json", "-")
+    assert fedscope(*asked).code == 0
+    wanted = Measure("hessian", samples=96, top_k=3, probes=3, tol=1e-3, **other)
+    compute(run.final, wanted, run.root, None, "cpu", lambda _: None)
+    more = fedscope(*asked, "--top-k", "3").json
+    assert len(more["eigenvalues"]) == 3
+    assert not {"augmented", "normalisation"} & set(more["problem"])
 
 
 def test_power_iteration_gives_what_it_can_and_no_errors(fedscope: Command) -> None:

@@ -111,6 +111,15 @@ def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Pat
     assert (other.code, "started with --preset man/t1/cifar100/delta0.3" in other.err) == (2, True)
 
 
+def test_rounds_of_a_method_beyond_those_of_the_run_are_told(fedscope: Command) -> None:
+    few = ("--clients", "2", "--epochs", "1", "--rounds", "2", "--method", "swa")
+    told = fedscope("train", *few, "--set", "swa.start=3", "--name", "late").err
+    assert "swa.start 3 lies beyond the run's 2 rounds; set it by --set swa.start=ROUND" in " ".join(
+        told.split()
+    )
+    assert "beyond the run" not in fedscope("train", *few, "--set", "swa.start=2", "--name", "in-time").err
+
+
 def test_without_options_it_trains_fedavg_on_digits(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,11 @@ def in_turn(labels: list[int], clients: int, alpha: float, generator: np.random.
         while len(held[-1]) < len(labels) // clients:
             weights = [share if rows else 0.0 for share, rows in zip(own, unused, strict=True)]
             if sum(weights) == 0:
-                weights = [float(len(rows)) for rows in unused]
+                left = [c for c, rows in enumerate(unused) if rows]
+                for c, share in zip(
+                    left, generator.dirichlet([prior[c] for c in left]).tolist(), strict=True
+                ):
+                    own[c] = weights[c] = share
             held[-1].append(unused[class_at(generator.random(), weights)].pop())
     return held
 

@@ -123,8 +123,8 @@ NO_PARTS = (
 )
 @click.option("--engine", type=click.Choice(["fedscope", "pyhessian", "power"]), default="fedscope",
               show_default=True,
-              help="Our own estimators, PyHessian's, or deflated power iteration of 20 steps, as "
-              "hessian-eigenthings; the last two without errors.")  # fmt: skip
+              help="Our own estimators, PyHessian's, or deflated power iteration of 20 products, as in "
+              "hessian-eigenthings; the eigenvalues of the last two have no error bars.")  # fmt: skip
 @click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
 @click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
 @click.option("--blocks", is_flag=True, help="Also λ_max of each block of a stack, such as a transformer's.")

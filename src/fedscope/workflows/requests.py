@@ -88,6 +88,11 @@ class Request:
         return self.top_k * (2 if self.both_ends else 1)
 
     @property
+    def estimates_trace(self) -> bool:
+        """Whether the trace is our own estimate, with its errors."""
+        return self.engine != "pyhessian" and self.reading == "paper"
+
+    @property
     def certified(self) -> bool:
         """Whether our own estimators measure it, whose errors are known."""
         return self.engine == "fedscope" and self.reading == "paper"
@@ -116,7 +121,8 @@ def check_request(request: Request, *, parallel: bool) -> None:
             raise UserError("--engine pyhessian has the whole Hessian only; drop --operator and --parameters")
     if request.engine == "power" and (request.density or request.clients):
         raise UserError(
-            "--engine power gives --top-k eigenvalues and the trace; drop --density and --clients"
+            "--engine power gives --top-k eigenvalues and the trace; drop --density and --clients, and of "
+            "--figure draw --kind eigenvalues or bars"
         )
     if request.engine != "fedscope" and request.reading == "code":
         raise UserError(f"--reading code has its own estimators; drop --engine {request.engine}")

@@ -25,6 +25,7 @@ from tests.cli.conftest import Command
             "--client-rtol has no effect with --client-probes",
         ),
         ("hessian tiny@2 --global-model best", "--global-model has no effect on files and RUN@"),
+        ("hessian --engine power --tol 0.1", "--tol has no effect with --engine power"),
         ("hessian --reading code --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),

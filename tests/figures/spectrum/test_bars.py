@@ -71,7 +71,7 @@ def test_a_bar_without_an_error_says_so() -> None:
     figure = bar_figure([Bar("a", {"trace": (3.0, 0.5)}), Bar("b", {"trace": (2.0, nan)})])
     assert [text.get_text() for text in figure.axes[0].texts] == ["±?"]
     assert [text.get_text() for text in figure.texts] == [
-        "± one standard error; ±?: not known, from one batch"
+        "± one standard error; ±?: not known, from one batch or by this engine"
     ]
     whole = bar_figure([Bar("a", {"trace": (3.0, 0.5)})])
     assert [text.get_text() for text in whole.texts] == ["± one standard error"]

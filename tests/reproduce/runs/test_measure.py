@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.measure import cached_result, compute, content, uploads
+from tests.federated.runs import trained
 
 
 def test_uploads_are_of_measures_that_compare_clients(run: Run) -> None:
@@ -18,6 +20,18 @@ def test_uploads_are_of_measures_that_compare_clients(run: Run) -> None:
     found = uploads(run.final, Measure("hessian", clients=True))
     assert found == {path.name: content(path) for path in run.clients()}
     assert found
+
+
+def test_what_a_round_did_is_measured_of_those_that_took_part(tmp_path: Path) -> None:
+    settings = Settings(clients=5, participation=0.4, rounds=3, epochs=1, save_clients="last")
+    run = trained(tmp_path, settings)
+    part = {run.client(number).name for number in run.metrics()[-1].clients or ()}
+    assert len(part) == 2 < len(run.clients())
+    one_round = Measure("clients", samples=8, only=("loss",))
+    assert set(uploads(run.final, one_round)) == part
+    assert len(uploads(run.final, Measure("hessian", clients=True))) == len(run.clients())
+    compute(run.final, one_round, tmp_path, None, "cpu", lambda _: None)
+    assert cached_result(tmp_path, run.final, one_round)
 
 
 def test_a_measure_is_told_in_a_few_words() -> None:

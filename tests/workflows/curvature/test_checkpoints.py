@@ -49,6 +49,7 @@ def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: Run, tmp_
         (Request(engine="power", both_ends=True), "own estimators; drop --engine power"),
         (Request(reading="code", both_ends=True), "own estimators; drop --reading code"),
         (Request(engine="power", density=True), "drop --density and --clients"),
+        (Request(engine="power", clients=True), "drop --density and --clients"),
         (Request(engine="power", reading="code"), "drop --engine power"),
     ],
 )

@@ -57,6 +57,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         Rule("kind", lambda v: v["figure"], "without --figure"),
         Rule("figure recompute", lambda v: not v["dry_run"], "with --dry-run"),
         Rule("trace_rtol", lambda v: not v["probes"], "with --probes"),
+        Rule("tol", lambda v: v["engine"] != "power", "with --engine power, which takes 20 products"),
         Rule("trace_rtol", _is_estimated, "with --engine pyhessian or --reading code"),
         Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
         Rule("global_model", _names_a_run, "on files and RUN@… (it is for RUN alone)"),

@@ -149,17 +149,19 @@ def dirichlet_in_turn(
 
     p_c is the share of class c, so that of C equal classes each has the concentration α/C (Hsu et al. 2019;
     the divisions of Caldarola et al. 2022). A client takes samples of classes drawn from its q_k; a class
-    that is used up is left out, and q_k renormalised over the others, so that no row repeats. A client whose
-    own classes are all used up draws by what is left of each class: the last get the last classes.
+    that is used up is left out, and q_k renormalised over the others, so that no row repeats. Where
+    these shares have vanished in floating point, they are drawn anew from Dir(α·p) of the classes left, which
+    has the distribution of the renormalised q_k.
 
     Draws: N×C Dirichlet shares, one permutation of each class's rows in ascending order of the classes, and
-    then one uniform number for each sample, as :func:`dirichlet_equal`.
+    then one uniform number for each sample, as :func:`dirichlet_equal`, new shares before it where needed.
 
     Raises:
         UserError: the shares are not finite at so large, or so small, an α.
     """
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    shares = generator.dirichlet(alpha * counts / len(labels), size=clients)
+    prior = alpha * counts / len(labels)
+    shares = generator.dirichlet(prior, size=clients)
     if not (shares.sum(axis=1) > 0.5).all():  # NaN or zero: α is at the end of floating point
         raise _vanished(alpha)
     unused = [generator.permutation(np.flatnonzero(codes == c)).tolist() for c in range(len(classes))]
@@ -167,6 +169,8 @@ def dirichlet_in_turn(
     for client in range(clients):
         rows = []
         for _ in range(len(labels) // clients):
+            if not (shares[client] * (counts > 0)).sum() > 0:
+                shares[client, counts > 0] = generator.dirichlet(prior[counts > 0])
             drawn = _draw_class(shares[client], counts, generator)
             rows.append(unused[drawn].pop())
             counts[drawn] -= 1

@@ -153,7 +153,12 @@ FEDGLOSS = replace(
         *FEDDYN.options,
         Option("gloss.rho", 0.01, "radius ρ on the server (the program, CIFAR-100: 0.01)"),
         Option("gloss.local_rho", 0.2, "radius ρ_l of the clients' ascent (the program, CIFAR-100: 0.2)"),
-        Option("gloss.warmup", 0, "rounds until both radii are reached (the program: 15,000 of 20,000)"),
+        Option(
+            "gloss.warmup",
+            0,
+            "rounds until both radii are reached (the program: 15,000 of 20,000)",
+            rounds=True,
+        ),
         Option("gloss.start", 0.001, "both radii before round 1, where they grow"),
         BN,
     ),

@@ -83,9 +83,11 @@ SWA = Method(
     place="on the server, beside the model that is trained",
     flatness=True,
     options=(
-        Option("swa.start", 1, "first round whose model counts", within=(1, 1_000_000)),
+        Option("swa.start", 1, "first round whose model counts", within=(1, 1_000_000), rounds=True),
         Option("swa.cycle", 1, "rounds c of a cycle, of which one model counts", within=(1, 1_000_000)),
-        Option("swa.end", 0.01, "factor of η_t that a cycle falls to (the program: 0.01)", within=(0.0, 1.0)),
+        Option(
+            "swa.end", 0.01, "factor of η_t that a cycle falls to (the program: 0.01)", within=(1e-6, 1.0)
+        ),
         Option(
             "swa.lowest",
             "counted",

@@ -21,7 +21,7 @@ from fedscope.federated.record.tasks import Task, Trained
 from fedscope.federated.record.vectors import TRAINED
 from fedscope.federated.record.views import Sending
 from fedscope.federated.setup.federation import Federation, local_settings
-from fedscope.federated.setup.learning_rate import learning_rate, round_rate
+from fedscope.federated.setup.learning_rate import round_rate
 from fedscope.federated.setup.local_work import full_work, stragglers
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.process import peak_gpu_memory, peak_memory
@@ -42,9 +42,9 @@ class Dispatch:
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
         self.trainer = LocalTrainer(
             self.model, federation.training, federation.pipeline, federation.method, settings.options,
-            local_settings(settings, federation.weights), self.clock, lr=learning_rate(settings, 1),
-            mean_samples=sum(self.sizes) / settings.clients, draws=federation.spec.own,
-            classes=len(federation.dataset.classes),
+            local_settings(settings, federation.weights), self.clock,
+            lr=round_rate(settings, federation.method, 1), mean_samples=sum(self.sizes) / settings.clients,
+            draws=federation.spec.own, classes=len(federation.dataset.classes),
         )  # fmt: skip
         self.validation = federation.validation
         self.clients = self.trainer.clients

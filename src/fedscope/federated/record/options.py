@@ -28,6 +28,7 @@ class Option:
     choices: tuple[str, ...] = ()
     within: tuple[float, float] = (0.0, math.inf)
     check: Callable[[str], None] | None = None  # of a free text
+    rounds: bool = False  # whether it counts rounds: told where a run has fewer
 
     def __post_init__(self) -> None:
         """Refuse an option whose name or value is none.

@@ -123,7 +123,9 @@ def bar_figure(
 def _note(bars: Sequence[Bar], caption: str) -> str:
     pairs = [pair for bar in bars for pair in bar.values.values() if math.isfinite(pair[0])]
     known = ["± one standard error"] * any(math.isfinite(error) for _, error in pairs)
-    unknown = [f"{NO_ERROR}: not known, from one batch"] * any(not math.isfinite(error) for _, error in pairs)
+    unknown = [f"{NO_ERROR}: not known, from one batch or by this engine"] * any(
+        not math.isfinite(error) for _, error in pairs
+    )
     return "; ".join([caption] * bool(caption) + known + unknown)
 
 

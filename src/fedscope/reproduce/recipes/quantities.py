@@ -102,6 +102,8 @@ def _ratio(record: HessianRecord) -> Number:
     if math.isnan(first.value + fifth.value) or not fifth.value:
         return Number(None, text="not finite")
     ratio = first.value / fifth.value
+    if not first.value:
+        return Number(0.0)
     error = first.stderr_data / abs(first.value) + fifth.stderr_data / abs(fifth.value)
     return Number(ratio, None if math.isnan(error) else abs(ratio) * error)
 

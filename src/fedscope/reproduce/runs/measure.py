@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.checkpoint import load_checkpoint, versions
+from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint, versions
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
@@ -110,12 +110,18 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
-    """Return the hashes of the uploads beside a checkpoint, where a measure compares them.
+    """Return the hashes of the uploads beside a checkpoint that a measure compares.
+
+    What a round did is of the clients that took part in it, H_N and H_D are of each client's last upload.
 
     Raises:
         UserError: one cannot be read.
     """
-    return {file.name: content(file) for file in run_of(path).clients()} if wanted.uploads else {}
+    files = run_of(path).clients() if wanted.uploads else []
+    if wanted.kind == "clients" and files:
+        round = describe_checkpoint(path)[0].round
+        files = [file for file in files if describe_checkpoint(file)[0].round == round]
+    return {file.name: content(file) for file in files}
 
 
 def compute(

@@ -15,7 +15,7 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.forms import PLAIN
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.finite_checks import check_finite
+from fedscope.landscape.operators.finite_checks import check_finite, check_products
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
@@ -36,7 +36,7 @@ from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, 
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
 from fedscope.workflows.results.cache import ResultCache, key
-from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, earlier, trimmed
+from fedscope.workflows.results.lookup import ALL, UNASKED, Criteria, Earlier, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
 from fedscope.workflows.sources.server_state import adaptive_server
@@ -145,8 +145,7 @@ def _criteria(
 ) -> Criteria:
     entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
     # else a block of the parameters would do for all of them, and augmented samples for the samples
-    unasked = dict.fromkeys(("parameters", "loss", "augmented", "normalisation", "products"))
-    entry = {**unasked, **entry}
+    entry = {**dict.fromkeys(UNASKED), **entry}
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
     return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)
@@ -231,7 +230,7 @@ def curvature_of(
         few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
         return kind(
             model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
-            deal=few if request.certified else None, memory=resources.graphs, **own,
+            deal=few if request.estimates_trace else None, memory=resources.graphs, **own,
         )  # fmt: skip
 
     return curvature
@@ -270,6 +269,7 @@ def _power(problem: Problem, request: Request, operator: LossOperator, stage: St
     seed = problem.source.seed
     with stage(f"{problem.title}: power iteration, products") as progress:
         pairs = power_eigenpairs(operator, request.top_k, seed=stream_key(seed, "power"), progress=progress)
+    check_products(str(problem.path), operator, pairs.values)
     rtol = None if request.probes else request.trace_rtol
     with stage(f"{problem.title}: trace, products") as progress:
         total = trace(

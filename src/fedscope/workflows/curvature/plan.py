@@ -48,8 +48,8 @@ def check_planned(request: Request) -> None:
     """
     if not request.certified or request.clients:
         raise UserError(
-            "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine "
-            "pyhessian, --reading code and --clients (--figure of kind clients)"
+            "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine, "
+            "--reading code and --clients (--figure of kind clients)"
         )
 
 

@@ -117,7 +117,7 @@ def _ends(entries: list[Record], request: Request) -> list[Record]:
 
 
 def _reached(total: Trace, request: Request) -> bool | None:
-    if not request.certified:
+    if not request.estimates_trace:
         return None
     return bool(request.probes or total.stderr_probe + total.error <= request.trace_rtol * abs(total.value))
 

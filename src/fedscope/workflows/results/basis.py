@@ -117,7 +117,7 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
 
 def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
     """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
-    entry = {"parameters": None, "loss": None, "products": None, **record.problem.to_json()}
+    entry = {**dict.fromkeys(lookup.UNASKED), **record.problem.to_json()}
     entry = {name: value for name, value in entry.items() if name not in UNASKED}
     cross = record.cross_client
     known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")

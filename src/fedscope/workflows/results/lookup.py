@@ -25,6 +25,8 @@ from fedscope.workflows.requests import CrossClientRequest, Request
 
 Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
+# Of a problem, named only where it is not as usual: a record that names one answers for no other.
+UNASKED = ("parameters", "loss", "augmented", "normalisation", "products")
 
 
 @dataclass(frozen=True)

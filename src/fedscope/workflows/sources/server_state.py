@@ -18,6 +18,7 @@ from fedscope.federated.methods.server_optimizers import adaptive_prefix, scale
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import local_settings
 from fedscope.federated.setup.learning_rate import round_rate
+from fedscope.federated.setup.settings import completed
 from fedscope.workflows.sources.problem import Problem
 
 
@@ -42,7 +43,8 @@ def adaptive_server(problem: Problem) -> AdaptiveServer:
             the server's state after its round.
     """
     info, prefix = _info(problem)
-    options, settings = info.settings.options, info.settings
+    settings = completed(info.settings)
+    options = settings.options
     vectors = _vectors(problem, info)
     flat = FlatModel(deepcopy(problem.model).to("cpu").double(), channels_last=not info.model.own)
     divisor = scale(prefix, vectors[f"{prefix}.s"], options, info.round)

@@ -112,6 +112,11 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
         reporter.note("no concept shifts without --shift bernoulli or fixed10")
     if settings.precision == "bf16" and not has_bfloat16(torch.device(settings.device)):
         reporter.note("this processor has no bfloat16 instructions: --precision fp32 is faster here")
+    for option in federation.method.options:
+        value = settings.options[option.name]
+        if option.rounds and float(value) > settings.rounds:
+            mend = f"set it by --set {option.name}=ROUND if that is not meant"
+            reporter.note(f"{option.name} {value} lies beyond the run's {settings.rounds} rounds; {mend}")
     if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
         reporter.note(
             f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps "
