@@ -192,6 +192,8 @@ def test_in_turn_has_a_tenth_of_alpha_for_each_of_ten_classes() -> None:
         counts = histograms(drawn("dirichlet_in_turn", 1, labels, clients=100, alpha=alpha), labels)
         assert (counts.sum(1) == 500).all()
         assert (counts > 0).sum(1).mean() == pytest.approx(theirs, abs=0.8)
+    tiny = histograms(drawn("dirichlet_in_turn", 1, clients=10, alpha=1e-9))  # the shares vanish
+    assert ((tiny > 0).sum(1) == 1).all()
     rare = np.repeat(np.arange(2), [900, 100])  # p, not 1/C
     counts = histograms(drawn("dirichlet_in_turn", 1, rare, clients=10, alpha=1e6), rare)
     assert counts[:5, 1].mean() == pytest.approx(10, abs=5)
