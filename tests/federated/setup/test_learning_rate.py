@@ -80,6 +80,6 @@ def test_the_cycles_of_swa_end_in_the_round_that_counts_and_in_the_program_befor
 
 
 def test_without_cycles_or_a_method_that_has_any_the_rate_is_the_schedules() -> None:
-    for method, given in (("fedsam", {}), ("swa", {"swa.start": "2"}), ("swa", {"swa.end": "0"})):
+    for method, given in (("fedsam", {}), ("swa", {"swa.start": "2"}), ("swa", {"swa.end": "0.1"})):
         assert rates(method, given, "paper") == [0.2] * 12
     assert rates("swa", {"swa.start": "40", "swa.cycle": "3"}, "paper") == [0.2] * 12
