@@ -1,5 +1,8 @@
 """The package's Dirichlet partitions against plain loops, draw for draw; and the loops against the letter."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,19 +10,24 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
 from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, dirichlet_in_turn
+from fedscope.data.partition.slices import Rows
 from tests.data import reference_partition as plain
 
 quick = settings(max_examples=30, deadline=None)
 few_labels = st.lists(st.integers(0, 6), min_size=60, max_size=300)
 
 
+def draw_alike(seed: int, ours: Callable[..., list[Rows]], theirs: Callable[..., list[list[int]]]) -> None:
+    first, second = np.random.default_rng(seed), np.random.default_rng(seed)
+    assert [rows.tolist() for rows in ours(generator=first)] == theirs(generator=second)
+    assert first.random() == second.random()  # neither has drawn more than the other
+
+
 @given(labels=few_labels, clients=st.integers(1, 3), alpha=st.floats(1, 1e4), seed=st.integers(0, 2**32))
 @quick
 def test_balanced_draw_for_draw(labels: list[int], clients: int, alpha: float, seed: int) -> None:
-    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-    held = dirichlet_balanced(np.array(labels), clients, ours, alpha=alpha)
-    assert [rows.tolist() for rows in held] == plain.balanced(labels, clients, alpha, theirs)
-    assert ours.random() == theirs.random()  # neither has drawn more than the other
+    held = partial(dirichlet_balanced, np.array(labels), clients, alpha=alpha)
+    draw_alike(seed, held, partial(plain.balanced, labels, clients, alpha))
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -36,20 +44,15 @@ def test_balanced_draw_for_draw_after_discarded_draws(seed: int) -> None:
 def test_equal_draw_for_draw(
     exhausted: str, labels: list[int], clients: int, alpha: float, seed: int
 ) -> None:
-    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-    held = dirichlet_equal(np.array(labels), clients, ours, alpha=alpha, exhausted=exhausted)
-    expected = plain.equal(labels, clients, alpha, theirs, refill=exhausted == "refill")
-    assert [rows.tolist() for rows in held] == expected
-    assert ours.random() == theirs.random()
+    held = partial(dirichlet_equal, np.array(labels), clients, alpha=alpha, exhausted=exhausted)
+    draw_alike(seed, held, partial(plain.equal, labels, clients, alpha, refill=exhausted == "refill"))
 
 
-@given(labels=few_labels, clients=st.integers(1, 40), alpha=st.floats(0.05, 1e4), seed=st.integers(0, 2**32))
+@given(labels=few_labels, clients=st.integers(1, 40), alpha=st.floats(1e-6, 1e4), seed=st.integers(0, 2**32))
 @quick
 def test_in_turn_draw_for_draw(labels: list[int], clients: int, alpha: float, seed: int) -> None:
-    ours, theirs = np.random.default_rng(seed), np.random.default_rng(seed)
-    held = dirichlet_in_turn(np.array(labels), clients, ours, alpha=alpha)
-    assert [rows.tolist() for rows in held] == plain.in_turn(labels, clients, alpha, theirs)
-    assert ours.random() == theirs.random()
+    held = partial(dirichlet_in_turn, np.array(labels), clients, alpha=alpha)
+    draw_alike(seed, held, partial(plain.in_turn, labels, clients, alpha))
 
 
 def test_renormalising_has_the_distribution_of_drawing_again() -> None:

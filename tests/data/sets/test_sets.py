@@ -253,3 +253,15 @@ def test_an_image_with_four_channels_becomes_grey() -> None:
     buffer = BytesIO()
     Image.new("RGBA", (40, 30), (200, 20, 20, 128)).save(buffer, format="PNG")
     assert np.unique(squared(buffer.getvalue(), "here", 8)).tolist() == [round(0.299 * 200 + 0.701 * 20)]
+
+
+def test_fedgloss_program_measures_each_cifar_by_the_constants_of_the_other() -> None:
+    """Its ``get_ds`` has them swapped; its clients have them right."""
+    trained = {name: pipeline(name, "fedgloss")[1] for name in ("cifar10", "cifar100")}
+    for name, other in (("cifar10", "cifar100"), ("cifar100", "cifar10")):
+        measured = pipeline(name, "fedgloss_measured")[1]
+        assert (measured.mean, measured.std) == (trained[other].mean, trained[other].std)
+        assert not measured.draws
+    assert trained["cifar10"].std == (0.2470, 0.2434, 0.2616)
+    assert pipeline("cifar10", "fedasam")[1].std == (0.2023, 0.1994, 0.2010)
+    assert pipeline("cifar100", "fedasam")[1].std == (0.2675, 0.2565, 0.2761)

@@ -28,7 +28,7 @@ def _names_a_run(values: Values) -> bool:
 
 
 def _is_estimated(values: Values) -> bool:
-    return (values["engine"] == "pyhessian", values["reading"]) == (False, "paper")
+    return bool(values["engine"] != "pyhessian" and values["reading"] == "paper")
 
 
 def _suffix(values: Values) -> str:

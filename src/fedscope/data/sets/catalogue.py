@@ -64,9 +64,7 @@ _CIFAR_10 = Record(
         "man": _man((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
         "fedasam": _cropped(*_CIFAR10_USUAL),
         "fedgloss": _cropped(*_CIFAR10_ROUNDED),
-        "fedgloss_measured": Pipeline(
-            *_CIFAR100
-        ),  # the program has the two data sets' constants swapped there
+        "fedgloss_measured": Pipeline(*_CIFAR100),  # the two sets' constants are swapped there
         "none": Pipeline(*_CIFAR10),
     },
     model="convnet_cifar",

@@ -23,10 +23,9 @@ _TEX = {
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "±": r"$\pm$", "×": r"$\times$", "−": r"$-$", "–": "--", "≈": r"$\approx$",
     "λ": r"$\lambda$", "α": r"$\alpha$", "δ": r"$\delta$", "ζ": r"$\zeta$", "μ": r"$\mu$", "φ": r"$\varphi$",
-    "ρ": r"$\rho$", "β": r"$\beta$",
-    "κ": r"$\kappa$", "τ": r"$\tau$", "ℓ": r"$\ell$", "∞": r"$\infty$",
-    "‖": r"$\|$", "ᵀ": r"$^\top$", "√": r"$\surd$", "∇": r"$\nabla$",
-    "γ": r"$\gamma$", "η": r"$\eta$", "Σ": r"$\Sigma$", "→": r"$\to$", "·": r"$\cdot$",
+    "ρ": r"$\rho$", "β": r"$\beta$", "κ": r"$\kappa$", "τ": r"$\tau$", "ℓ": r"$\ell$", "∞": r"$\infty$",
+    "‖": r"$\|$", "ᵀ": r"$^\top$", "√": r"$\surd$", "∇": r"$\nabla$", "γ": r"$\gamma$",
+    "η": r"$\eta$", "Σ": r"$\Sigma$", "→": r"$\to$", "·": r"$\cdot$",
     "…": r"\dots{}", "≥": r"$\ge$", "≤": r"$\le$", "¾": r"\(\frac34\)", "½": r"\(\frac12\)",
 }  # fmt: skip
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", "-01234567890123456789")

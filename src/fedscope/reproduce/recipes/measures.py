@@ -9,15 +9,8 @@ from fedscope.records.entries import Record
 from fedscope.workflows.requests import Engine
 
 Model = Literal["reported", "server", "best"]
-_NAMED = (
-    "split",
-    "draw",
-    "engine",
-    "augment",
-    "normalisation",
-    "term",
-    "only",
-)  # in a name only where not usual
+# in a name only where not usual
+_NAMED = ("split", "draw", "engine", "augment", "normalisation", "term", "only")
 
 
 @dataclass(frozen=True)
