@@ -122,6 +122,21 @@ def test_a_second_loss_is_differentiated_and_the_gradient_mapped(
     assert slower.metrics()[0].train_loss == pytest.approx(mapped.metrics()[0].train_loss)
 
 
+@pytest.mark.parametrize("method", ["fedcm", "scaffold"])
+def test_factors_of_rounds_are_in_every_rate_that_a_method_reads(
+    register: Register, tmp_path: Path, method: str
+) -> None:
+    """FedCM's server divides by η_t and SCAFFOLD's client too; half of the rate is half of the rate."""
+    register(round_rates=(lambda round, options: 0.5,))
+    settings = SMALL.model_copy(update={"rounds": 3})
+    both = settings.model_copy(update={"method": f"{method}+{settings.method}"})
+    run = trained(tmp_path, both, name="both")
+    plain = settings.model_copy(update={"method": method, "lr": 0.5 * settings.lr})
+    expected = trained(tmp_path, plain, name="plain")
+    torch.testing.assert_close(flat(run.final), flat(expected.final), atol=0, rtol=0)
+    assert [m.lr for m in run.metrics()] == [m.lr for m in expected.metrics()]
+
+
 def test_logits_are_changed_in_the_loss_alone(register: Register, tmp_path: Path) -> None:
     """A constant on all logits changes nothing; a factor does, and the reported loss is the network's own."""
     settings = SMALL.model_copy(update={"rounds": 1, "lr": 0.0})
