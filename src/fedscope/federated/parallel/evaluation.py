@@ -12,6 +12,7 @@ from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.flat import channels_last
 
 SCALARS = 20_000_000  # of a batch of inputs
+MOST = (100, 1000)  # samples of a batch, on a CPU so few that their activations stay in its caches, and on a GPU
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,15 @@ def score_sums(
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
     ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
     Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
-    Batches are of 1,000 images, or of fewer large ones. The workers take them in turn, and rank 0 returns the
-    sums over all, in the batches' order, so that they are the same for any number of workers. Of one batch
-    they are its own: it waits for nobody.
+    Batches are of 100 images, on a GPU of 1,000, or of fewer large ones. The workers take them in turn, and
+    rank 0 returns the sums over all, in the batches' order, so that they are the same for any number of
+    workers. Of one batch they are its own: it waits for nobody.
     """
     workers = workers or Workers()
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
     loss = split.task_loss
-    size = min(1000, max(1, SCALARS // _scalars(model, split)))
+    size = min(MOST[split.labels.is_cuda], max(1, SCALARS // _scalars(model, split)))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
     count = 1 + int(domains.max())
     sums = torch.zeros(len(batches), count, 3 + 2 * classes, dtype=torch.float64, device=split.labels.device)
