@@ -44,7 +44,8 @@ def test_markdown_without_clients() -> None:
 
 - model resnet8, dataset digits, samples 512, operator hessian, reading paper
 - ± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased \
-upward on few samples); ± probe: of the trace estimate, over its random probes
+upward on few samples); ± probe: of the trace estimate, over its random probes; ± –: not known, as of \
+one batch or by another engine
 - λ_max: residual ‖Hv − λv‖ at most 0.002100
 """
     broken = _record(

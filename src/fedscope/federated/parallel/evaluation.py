@@ -12,7 +12,7 @@ from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.record.flat import channels_last
 
 SCALARS = 20_000_000  # of a batch of inputs
-MOST = (100, 1000)  # samples of a batch, on a CPU so few that their activations stay in its caches, and on a GPU
+MOST = (100, 1000)  # samples of a batch: on a CPU few, whose activations stay in its caches; on a GPU
 
 
 @dataclass(frozen=True)

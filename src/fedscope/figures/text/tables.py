@@ -78,7 +78,8 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
         columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
     rows = [tuple(_cells(record, differing, carried=carried, crossed=crossed)) for record in records]
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
-    return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared)))
+    unknown = any(NO_ERROR in cell for row in rows for cell in row)
+    return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared, unknown=unknown)))
 
 
 def check_any(records: Sequence[HessianRecord]) -> None:
@@ -153,7 +154,7 @@ def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, objec
     return {name: problems[0][name] for name in names if name not in differing}, differing
 
 
-def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> list[str]:
+def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, unknown: bool) -> list[str]:
     notes = []
     if shared:
         notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
@@ -164,9 +165,10 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object]) -> li
             "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
             f"{'--client-max-probes' if stopped else '--client-probes'} (the value is in --json)"
         )
+    absent = f"; {NO_ERROR}: not known, as of one batch or by another engine" if unknown else ""
     notes.append(
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
-        "upward on few samples); ± probe: of the trace estimate, over its random probes"
+        f"upward on few samples); ± probe: of the trace estimate, over its random probes{absent}"
     )
     if any(record.problem.population == record.problem.samples for record in records):
         notes.append("± data is 0 where the samples are the whole split, which it is about")
