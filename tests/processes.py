@@ -8,7 +8,7 @@ import gc
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
+from torch.multiprocessing.spawn import start_processes
 
 from fedscope.cli.main import run
 
@@ -33,6 +34,12 @@ def processes() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     return context
+
+
+def ranks(world: int, work: Callable[..., None], *arguments: object) -> None:
+    """Call ``work(rank, *arguments)`` in ``world`` processes, and wait for them."""
+    processes()
+    start_processes(work, arguments, nprocs=world, start_method="forkserver")
 
 
 def nothing_waits_for_the_disk() -> None:

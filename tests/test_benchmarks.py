@@ -13,27 +13,15 @@ import torch
 from fedscope.checkpoints.registry.run import Run
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-TRAINING = BENCHMARKS / "training.py"
 
 
 @pytest.mark.slow
-def test_the_contestants_do_the_same_work(tmp_path: Path) -> None:
+def test_the_contestants_do_the_same_work(tmp_path: Path, programs: Path) -> None:
     record = tmp_path / "record.json"
-    command = [
-        sys.executable,
-        str(TRAINING),
-        "--tiny",
-        "--only",
-        "overhead",
-        "--repeats",
-        "1",
-        "--without",
-        "stacks of",
-        "one by one",
-        "2 ×",
-        "--json",
-        str(record),
-    ]
+    command: list[str | Path] = [
+        programs / "python", BENCHMARKS / "training.py", "--tiny", "--only", "overhead", "--repeats", "1",
+        "--without", "stacks of", "one by one", "2 ×", "--json", record,
+    ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (group,) = json.loads(record.read_text())["groups"]
@@ -43,10 +31,10 @@ def test_the_contestants_do_the_same_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_few_trials_of_the_fault_campaign(tmp_path: Path) -> None:
+def test_a_few_trials_of_the_fault_campaign(tmp_path: Path, programs: Path) -> None:
     record = tmp_path / "record.json"
     script = BENCHMARKS / "faults.py"
-    command = [sys.executable, str(script), "--seconds", "8", "--json", str(record)]
+    command: list[str | Path] = [programs / "python", script, "--seconds", "8", "--json", record]
     done = subprocess.run(command, capture_output=True, text=True)
     counts = json.loads(record.read_text())
     assert (done.returncode, counts["violations"]) == (0, []), done.stdout
@@ -64,10 +52,11 @@ def test_a_few_trials_of_the_fault_campaign(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_device_measures_as_the_cpu_does(device: str, only: str, tmp_path: Path) -> None:
+def test_a_device_measures_as_the_cpu_does(device: str, only: str, tmp_path: Path, programs: Path) -> None:
     record = tmp_path / "record.json"
     script = BENCHMARKS / "gpu" / "agreement.py"
-    command = [sys.executable, str(script), "--device", device, "--only", only, "--json", str(record)]
+    python = sys.executable if device == "cuda" else programs / "python"  # whose server has no context there
+    command: list[str | Path] = [python, script, "--device", device, "--only", only, "--json", record]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = [
@@ -79,14 +68,14 @@ def test_a_device_measures_as_the_cpu_does(device: str, only: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path) -> None:
+def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path, programs: Path) -> None:
     record = tmp_path / "record.json"
     own = Run(tmp_path / "run")
     shutil.copytree(run.folder, own.folder)
     shutil.copy(own.final, own.after_round(1))
     shutil.copy(own.final, own.after_round(2))
-    command = [sys.executable, str(BENCHMARKS / "products.py"), str(own.final), str(own.folder),
-               "--samples", "16", "--rtol", "2", "--json", str(record)]  # fmt: skip
+    command: list[str | Path] = [programs / "python", BENCHMARKS / "products.py", own.final, own.folder,
+               "--samples", "16", "--rtol", "2", "--json", record]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(record.read_text())
@@ -99,13 +88,14 @@ def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path) -> None
     assert len(found["control"]) == 3
 
 
-def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path, programs: Path) -> None:
     settings = {"clients": "1", "partition": "iid", "rounds": "1", "name": "tiny", "registry": str(tmp_path)}
-    train = [sys.executable, "-m", "fedscope", "train", "-q"]
-    subprocess.run([*train, *(f"--{name}={value}" for name, value in settings.items())], check=True)
+    options = [f"--{name}={value}" for name, value in settings.items()]
+    subprocess.run([programs / "fedscope", "train", "-q", *options], check=True)
     record, work = tmp_path / "record.json", tmp_path / "work"
-    command = [
-        sys.executable, str(BENCHMARKS / "coverage.py"), f"--registry={tmp_path}", f"--work={work}",
+    command: list[str | Path] = [
+        programs / "python", BENCHMARKS / "coverage.py", f"--registry={tmp_path}", f"--work={work}",
         f"--json={record}", "--networks=tiny", "--sizes=32",
     ]  # fmt: skip
 

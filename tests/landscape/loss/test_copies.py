@@ -12,11 +12,11 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.multiprocessing.spawn import spawn
 from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import BasisStorage, Hessian, surface, top_eigenpairs, whole_copy
+from tests.processes import ranks
 
 IMAGES = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
 BATCHES = [(IMAGES[:6], torch.arange(6) % 4), (IMAGES[6:], torch.arange(6) % 3)]
@@ -104,7 +104,7 @@ def _work(rank: int, folder: str) -> None:
 
 
 def test_a_sharded_network_gives_what_the_whole_one_gives(tmp_path: Path) -> None:
-    spawn(_work, args=(str(tmp_path),), nprocs=2)
+    ranks(2, _work, str(tmp_path))
     expected = found_with(network(), None)
     for name in WAYS:
         ours, theirs = (torch.load(tmp_path / f"{name}{rank}.pt") for rank in (0, 1))

@@ -86,7 +86,10 @@ SWA = Method(
         Option("swa.start", 1, "first round whose model counts", within=(1, 1_000_000), rounds=True),
         Option("swa.cycle", 1, "rounds c of a cycle, of which one model counts", within=(1, 1_000_000)),
         Option(
-            "swa.end", 0.01, "factor of η_t that a cycle falls to (the program: 0.01)", within=(1e-6, 1.0)
+            "swa.end",
+            0.01,
+            "factor of η_t that a cycle of c > 1 rounds falls to (the program: 0.01)",
+            within=(1e-6, 1.0),
         ),
         Option(
             "swa.lowest",

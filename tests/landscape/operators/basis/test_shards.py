@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 
 from fedscope.landscape import BasisStorage, Batches, Hessian, LambdaOperator, top_eigenpairs, trace
 from fedscope.landscape.operators.basis.shards import Shards
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
+from tests.processes import ranks
 
 pytestmark = pytest.mark.slow
 
@@ -65,9 +65,9 @@ def _work(rank: int, world: int, folder: str) -> None:
 
 def test_one_two_and_four_processes_find_the_same_bits_and_share_the_memory(tmp_path: Path) -> None:
     for world in WORLDS:
-        spawn(_work, args=(world, str(tmp_path)), nprocs=world)
-    ranks = [(world, rank) for world in WORLDS for rank in range(world)]
-    found = {each: torch.load(tmp_path / "{}-{}.pt".format(*each)) for each in ranks}
+        ranks(world, _work, world, str(tmp_path))
+    each_rank = [(world, rank) for world in WORLDS for rank in range(world)]
+    found = {each: torch.load(tmp_path / "{}-{}.pt".format(*each)) for each in each_rank}
     for (world, _), (*measured, kept, _) in found.items():
         for ours, theirs in zip(measured, found[1, 0], strict=False):
             assert torch.equal(ours, theirs)

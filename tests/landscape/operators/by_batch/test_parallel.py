@@ -5,13 +5,13 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import spawn
 
 from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, surface
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests.landscape.cases import convnet
 from tests.landscape.skipping import images, skipping
+from tests.processes import ranks
 
 SHARED: list[type[LossOperator]] = [Hessian, GaussNewton, MonteCarloFisher]
 KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher]
@@ -72,7 +72,7 @@ def _work(rank: int, folder: str) -> None:
 
 
 def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> None:
-    spawn(_work, args=(str(tmp_path),), nprocs=2)
+    ranks(2, _work, str(tmp_path))
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     case = convnet()
     for kind, ours, theirs in zip(SHARED, first, second, strict=True):
