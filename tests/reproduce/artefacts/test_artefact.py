@@ -19,6 +19,7 @@ from fedscope.reproduce.runs.inventory import Match, RunInventory
 from tests.reproduce.recipes.test_quantities import compared
 from tests.reproduce.runs.test_inventory import cell, held
 
+COLUMN = "CIFAR-100, δ = 0.3"  # of MAN's Table 1
 LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 
 
@@ -204,13 +205,32 @@ def test_settings_that_no_source_gives_are_listed_with_their_values(tmp_path: Pa
     assert any(text.startswith("eval_model all (") for text in found), found
 
 
-def test_a_data_set_that_was_not_whole_is_said(tmp_path: Path) -> None:
-    run = held(tmp_path, "r", cell("FedAvg", "", "man/figure2"), rounds=500)
+def held_on(root: Path, row: str, column: str, samples: int) -> None:
+    """Register a run of MAN's Table 1 that was trained on so many samples."""
+    run = held(root, f"{row}-{column[-3:]}", cell(row, column, "man/table1"), "round-0150.pt")
     manifest = run.manifest()
-    data = manifest.data.model_copy(update={"train_samples": 25_000})
+    data = manifest.data.model_copy(update={"train_samples": samples, "fingerprint": str(samples)})
     run.write_manifest(manifest.model_copy(update={"data": data}))
+
+
+def test_a_data_set_that_was_not_whole_is_said(tmp_path: Path) -> None:
+    held_on(tmp_path, "FedAvg", COLUMN, 25_000)
     notes = record(tmp_path, "man/table1", "cpu", rows=("FedAvg",))["notes"]
-    assert any("25,000 of the published 50,000" in note for note in notes), notes
+    assert "cifar100: 25,000 of the published 50,000 training samples were at hand" in notes
+
+
+def test_and_where_it_was_not(tmp_path: Path) -> None:
+    """In the first row it was, which is no reason to say nothing of the second."""
+    held_on(tmp_path, "FedAvg", COLUMN, 50_000)
+    held_on(tmp_path, "FedAvg+MAN", COLUMN, 25_000)
+    found = record(tmp_path, "man/table1", "cpu", rows=("FedAvg", "FedAvg+MAN"))
+    (note,) = (note for note in found["notes"] if "at hand" in note)
+    assert note.startswith("cifar100: 25,000 of the published 50,000 training samples were at hand (")
+    assert "FedAvg+MAN" in note
+    assert "FedAvg," not in note
+    claim = found["claims"][0]
+    assert claim["statement"] == "FedAvg+MAN > FedAvg in accuracy"
+    assert "trained on different data" in claim["evidence"][0]
 
 
 def test_the_option_that_a_figure_sweeps_is_no_departure_and_all_else_is(tmp_path: Path) -> None:

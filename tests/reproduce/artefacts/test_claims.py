@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -155,6 +156,20 @@ def test_other_rounds_do_not_compare() -> None:
     found = judge("A < B in trace", table("trace", A=one(1, 0.1, 150), B=one(9, 0.1, 500)), [""])
     assert found.verdict == "undecided"
     assert "after 150 rounds and 500 rounds" in found.evidence[0]
+
+
+def test_other_training_data_do_not_compare() -> None:
+    half, whole = frozenset({"half"}), frozenset({"whole"})
+
+    def judged_on(ours: frozenset[str], theirs: frozenset[str]) -> Claim:
+        rows = {"A": replace(one(1, 0.1), data=ours), "B": replace(one(9, 0.1), data=theirs)}
+        return judge("A < B in trace", table("trace", **rows), [""])
+
+    assert judged_on(half, half).verdict == "holds"
+    assert judged_on(half, frozenset()).verdict == "holds"  # an older run does not say on which
+    for other in (whole, half | whole):
+        assert judged_on(half, other).verdict == "undecided"
+        assert "trained on different data" in judged_on(half, other).evidence[0]
 
 
 def test_exact_counts_decide_without_errors() -> None:

@@ -106,13 +106,14 @@ def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, st
     for (row, column), ones in groups.items():
         rounds = {one.match.round for one in ones}
         round = rounds.pop() if len(rounds) == 1 else None
+        data = frozenset(filter(None, (one.match.entry.manifest.data.fingerprint for one in ones)))
         for name in ones[0].cell.quantities:
             if QUANTITIES[name].drawn and name != "spectrum":
                 continue
             known = [number for one in ones if (number := one.number(name))]
             if known:
                 numbers, records = zip(*known, strict=True)
-                found[row, column, name] = Sample(numbers, records, round)
+                found[row, column, name] = Sample(numbers, records, round, data)
     for column in recipe.columns:
         for name in recipe.shows(column):
             if QUANTITIES[name].static:

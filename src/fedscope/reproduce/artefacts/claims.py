@@ -126,12 +126,12 @@ class _Family:
         for place in places:
             for other in place.others:
                 key, ours, theirs = self._pair(place, other)
-                if key not in found and ours.round == theirs.round:
+                if key not in found and not _apart(ours, theirs):
                     found[key] = difference(place.statement.quantity, ours, theirs, place.spread)
         self._known = dict(zip(found, *judged([list(found.values())]), strict=True))
 
     def of(self, place: _Place, other: str) -> Difference:
-        """Return the row's difference to another one; it stands alone where both are of other rounds."""
+        """Return the row's difference to another one; it stands alone where the two are no pair."""
         key, ours, theirs = self._pair(place, other)
         found = self._known.get(key) or difference(place.statement.quantity, ours, theirs, place.spread)
         return found if key[2] == place.statement.row else replace(found, value=-found.value)
@@ -195,8 +195,8 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
     lead, known = -found.value if statement.less else found.value, not math.isnan(found.stderr)
     errors = [found.stderr] if known and found.stderr else []
     shown = f"{statement.row} − {name} = {format_estimate(found.value, *errors)}"
-    if ours.round != theirs.round:
-        return _Compared("undecided", lead, f"{shown}, but after {_at(ours)} and {_at(theirs)}")
+    if apart := _apart(ours, theirs):
+        return _Compared("undecided", lead, f"{shown}, but {apart}")
     if not known:
         return _Compared("undecided", lead, f"{shown}, of no known error")
     if min(len(ours.numbers), len(theirs.numbers)) == 1 and not QUANTITIES[statement.quantity].static:
@@ -208,6 +208,14 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
 
 def _borrowed(spread: Spread | None) -> str:
     return f", the spread between seeds of {' and '.join(spread.rows)}" if spread else ""
+
+
+def _apart(ours: Sample, theirs: Sample) -> str | None:
+    """Say what keeps two rows from being compared: their rounds, or their training data."""
+    if ours.round != theirs.round:
+        return f"after {_at(ours)} and {_at(theirs)}"
+    known = ours.data and theirs.data
+    return "trained on different data" if known and ours.data != theirs.data else None
 
 
 def _at(sample: Sample) -> str:

@@ -102,9 +102,11 @@ def notes(filled: Sequence[FilledCell]) -> list[str]:
     sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
     for name in sources:
         expected = data_catalogue.record(name).expected["train"]
-        used = _training_samples(filled, name)
-        if used and used < expected:
-            found.append(f"{name}: {used:,} of the published {expected:,} training samples were at hand")
+        found += [
+            f"{name}: {used:,} of the published {expected:,} training samples were at hand{where}"
+            for used, where in _training_samples(filled, name).items()
+            if used < expected
+        ]
     old = {one.cell.row for one in filled for record in one.records.values() if _is_old(record)}
     if old:
         found.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")
@@ -141,14 +143,24 @@ def undrawn(recipe: Recipe, cells: Sequence[Cell], shown: Collection[str]) -> li
     return [f"not drawn, since the registry has no run or no result of it: {', '.join(rows)}"]
 
 
-def _training_samples(filled: Sequence[FilledCell], name: str) -> int | None:
-    """Return how many training samples a data set had, where no run says it took a part of it."""
-    whole = [
-        one.match.entry.manifest.data.train_samples
-        for one in filled
-        if one.match.entry.manifest.data.name == name and one.cell.settings.train_samples is None
-    ]
-    return whole[0] if whole else None
+def _training_samples(filled: Sequence[FilledCell], name: str) -> dict[int, str]:
+    """Return how many training samples a data set had, and where unless always so many.
+
+    Runs that took a part of it by themselves say that elsewhere.
+    """
+    places: dict[int, dict[str, list[str]]] = {}
+    for one in filled:
+        data = one.match.entry.manifest.data
+        if data.name == name and data.train_samples and one.cell.settings.train_samples is None:
+            rows = places.setdefault(data.train_samples, {}).setdefault(one.cell.column, [])
+            rows += [one.cell.row] * (one.cell.row not in rows)
+    if len(places) == 1:
+        return dict.fromkeys(places, "")
+    return {used: f" ({'; '.join(map(_named, at, at.values()))})" for used, at in places.items()}
+
+
+def _named(column: str, rows: Sequence[str]) -> str:
+    return f"{column}: {', '.join(rows)}" if column else ", ".join(rows)
 
 
 def _is_old(record: Kept) -> bool:

@@ -36,6 +36,7 @@ class Sample:
     numbers: tuple[Number, ...]
     records: tuple[Kept | None, ...] = ()
     round: int | None = None  # None: of several
+    data: frozenset[str] = frozenset()  # fingerprints of what they were trained on; empty: not known
 
     @property
     def values(self) -> list[float]:
