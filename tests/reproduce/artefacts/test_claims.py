@@ -163,7 +163,7 @@ def test_other_training_data_do_not_compare() -> None:
 
     def judged_on(ours: frozenset[str], theirs: frozenset[str]) -> Claim:
         rows = {"A": replace(one(1, 0.1), data=ours), "B": replace(one(9, 0.1), data=theirs)}
-        return judge("A < B in trace", table("trace", **rows), [""])
+        return judge("A < B in trace", named("trace", rows), [""])
 
     assert judged_on(half, half).verdict == "holds"
     assert judged_on(half, frozenset()).verdict == "holds"  # an older run does not say on which
