@@ -108,6 +108,29 @@ def test_uploads_may_go_once_they_are_measured(place: Place, tmp_path: Path) -> 
     assert all(path.parent.name == second.name and wanted.clients for path, wanted in left)
 
 
+def test_a_measured_checkpoint_may_go(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers on the test samples still pair accuracies; without its result the run still stands."""
+    registry, table = tmp_path / "registry", recipe("fedfor/table2", "smoke")
+    shutil.copytree(place.registry, registry)
+    there, store = Place(registry, tmp_path / "gallery"), Registry(registry)
+    before = json.loads((place.out / f"{table.stem}.json").read_text())
+    paired = [run["checkpoints"]["outcomes of best"] for run in before["runs"]]
+    assert {one["file"] for one in paired} == {"best.pt"}
+    for run in before["runs"]:
+        store.delete_checkpoints(store.run(run["run"]), ["best.pt"])
+    monkeypatch.setattr(planning, "train_job", None)
+    monkeypatch.setattr(measuring, "compute", None)
+    build([table], Choices(), there, lambda _: None)
+    after = json.loads((there.out / f"{table.stem}.json").read_text())
+    assert {**after, "command": ""} == {**before, "command": ""}
+    for one in paired:
+        (registry / ANALYSIS / f"{one['result']}.json").unlink()
+    build([table], Choices(), there, lambda _: None)
+    without = json.loads((there.out / f"{table.stem}.json").read_text())
+    assert all("outcomes of best" not in run["checkpoints"] for run in without["runs"])
+    assert [entry["value"] for entry in without["entries"]] == [entry["value"] for entry in before["entries"]]
+
+
 def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> None:
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)

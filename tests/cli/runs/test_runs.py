@@ -12,7 +12,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.checkpoints.cases import manifest, small_run
-from tests.cli.conftest import Command
+from tests.cli.conftest import Command, Outcome
 
 
 @pytest.fixture
@@ -140,6 +140,26 @@ def test_an_unfinished_run_keeps_its_clients(fedscope: Command, run: Run, tmp_pa
     copy.final.rename(copy.last)
     done = fedscope("runs", "delete", run.name, "--clients", "--yes", "--registry", str(tmp_path))
     assert (done.code, "is unfinished" in done.err, len(copy.clients())) == (2, True, 3)
+
+
+def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    copy, best = Run(shutil.copytree(run.folder, tmp_path / run.name)), load_checkpoint(run.best).sha256
+
+    def delete(*names: str, more: str = "--yes") -> Outcome:
+        options = [word for name in names for word in ("--checkpoint", name)]
+        return fedscope("runs", "delete", run.name, *options, more, "--registry", str(tmp_path))
+
+    for name in ("final.pt", "clients/0000.pt", "manifest.json", "../x.pt"):
+        done = delete("best.pt", name)
+        assert (done.code, f"no checkpoint {name!r} that may be deleted" in done.err) == (2, True)
+    assert delete("best.pt", more="--clients").code == 2
+    assert copy.best.is_file()
+    assert delete("best.pt").out == f"deleted best.pt of {run.name}\n"
+    assert copy.manifest().elsewhere == {"best.pt": best}
+    assert (copy.best.exists(), copy.final.is_file(), copy.metrics()) == (False, True, run.metrics())
+    assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 0
+    copy.final.rename(copy.last)
+    assert "is unfinished" in delete("initial.pt").err
 
 
 def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: Path) -> None:

@@ -18,11 +18,13 @@ A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.chec
 """
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
@@ -227,6 +229,33 @@ class Registry:
         """Delete the models inside the clients' training, as :meth:`delete_clients` deletes all."""
         return self._delete(run, ("steps",), "steps_deleted")
 
+    def delete_checkpoints(self, run: Run, names: Collection[str]) -> int:
+        """Delete global checkpoints of a finished run, such as ``best.pt``; first its manifest records which.
+
+        What was measured of them stays, and still stands for them in the figures of papers.
+
+        Returns:
+            How many there were.
+
+        Raises:
+            UserError: the run is unfinished, has no such checkpoint, or it is its last model.
+        """
+        with run.locked():
+            manifest = run.manifest()
+            if run.status(manifest) == "unfinished":
+                raise UserError(f"run {run.name!r} is unfinished, and needs its checkpoints; finish it first")
+            there = [name for name in layout.files(run.folder) if _may_go(name)]
+            for name in names:
+                if name not in there:
+                    some = f"; it has {', '.join(there)}" if there else ""
+                    raise UserError(f"run {run.name!r} has no checkpoint {name!r} that may be deleted{some}")
+            hashes = {name: load_checkpoint(run.folder / name).sha256 for name in names}
+            update = {"elsewhere": {**manifest.elsewhere, **hashes}, "partial": True}
+            run.write_manifest(manifest.model_copy(update=update))
+            for name in hashes:
+                remove(run.folder / name, below=self.root)
+        return len(hashes)
+
     def _delete(self, run: Run, folders: Sequence[str], flag: str, besides: Sequence[str] = ()) -> int:
         with run.locked():
             if run.status(run.manifest()) == "unfinished":
@@ -256,3 +285,8 @@ class Registry:
         with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)
+
+
+def _may_go(name: str) -> bool:
+    """Say whether a file is a global checkpoint, and none that a run or its uploads rest on."""
+    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)

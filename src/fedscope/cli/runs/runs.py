@@ -2,7 +2,7 @@
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -148,14 +148,30 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
 @click.argument("runs", nargs=-1, required=True, shell_complete=completion.runs)
 @click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
 @click.option("--local-steps", is_flag=True, help="Only the models inside the clients' training.")
+@click.option(
+    "--checkpoint",
+    "checkpoints",
+    multiple=True,
+    metavar="FILE",
+    help="Only this global model, such as best.pt; what was measured of it stays. May be repeated.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @shared.registry
-def delete(runs: tuple[str, ...], clients: bool, local_steps: bool, yes: bool, registry: Path) -> None:
+def delete(
+    runs: tuple[str, ...],
+    clients: bool,
+    local_steps: bool,
+    checkpoints: tuple[str, ...],
+    yes: bool,
+    registry: Path,
+) -> None:
     """Delete runs with all their checkpoints."""
-    store = Registry(registry)
+    if checkpoints and (clients or local_steps):
+        raise UserError("--checkpoint deletes global models alone; leave out --clients and --local-steps")
+    store, models = Registry(registry), ", ".join(dict.fromkeys(checkpoints))
     found = [store.run(name) for name in dict.fromkeys(runs)]
-    part = "the clients of " if clients else "the local steps of " if local_steps else ""
-    what = f"{part}{', '.join(run.name for run in found)}"
+    part = "the clients" if clients else "the local steps" if local_steps else models
+    what = f"{part} of {_names(found)}" if part else _names(found)
     if not yes:
         if not sys.stdin.isatty():
             raise UserError(f"deleting {what} needs an answer; add --yes")
@@ -165,13 +181,25 @@ def delete(runs: tuple[str, ...], clients: bool, local_steps: bool, yes: bool, r
         for run in found:
             store.delete(run)
             print(f"deleted {run.name}")
-        return
-    models = "clients' models" if clients else "models of local steps"
-    counts = {run.name: (store.delete_clients if clients else store.delete_steps)(run) for run in found}
+    elif checkpoints:
+        for run in found:
+            store.delete_checkpoints(run, dict.fromkeys(checkpoints))
+            print(f"deleted {models} of {run.name}")
+    else:
+        _delete_models(found, store.delete_clients if clients else store.delete_steps,
+                       "clients' models" if clients else "models of local steps")  # fmt: skip
+
+
+def _delete_models(found: Sequence[Run], delete: Callable[[Run], int], models: str) -> None:
+    counts = {run.name: delete(run) for run in found}
     if not any(counts.values()):
         raise UserError(f"{', '.join(counts)}: there are no {models}, so that nothing was deleted")
     for name, count in counts.items():
         print(f"deleted {count} {models} of {name}" if count else f"{name} has no {models}")
+
+
+def _names(found: Sequence[Run]) -> str:
+    return ", ".join(run.name for run in found)
 
 
 for _command in (

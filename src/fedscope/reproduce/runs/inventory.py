@@ -10,6 +10,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.reproduce.recipes.cells import Cell, identity
 from fedscope.reproduce.recipes.measures import Measure, Model
+from fedscope.reproduce.runs.measure import cached_result, elsewhere, run_of
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class RunEntry:
         """Say whether the run had not diverged by the end of ``round``."""
         return self.manifest.diverged is None or round < self.manifest.diverged
 
-    def checkpoint(self, model: Model, round: int) -> Path | None:
-        """Return a global model after ``round`` rounds, if it was kept."""
+    def place(self, model: Model, round: int) -> Path | None:
+        """Return where a global model after ``round`` rounds is kept, if it is; None: nowhere."""
         now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.after_round(round)
         newest = self.run.final if self.run.final.exists() else self.run.last
         if model == "best":
@@ -50,7 +51,7 @@ class RunEntry:
             path = kept if kept.exists() or not now else newest  # a run in training replaces its newest
         else:
             path = self.run.average(chosen, None if now else round)
-        return path if path and path.exists() else None
+        return path
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,17 @@ class Match:
     round: int
 
     def path(self, cell: Cell, measure: Measure) -> Path | None:
-        """Return the checkpoint that a measure is of, if there is one."""
+        """Return the checkpoint that a measure is of, if it is there, or was and its result is."""
         if measure.uploads and self.round != self.entry.done:
             return None  # the uploads are of later rounds
-        return self.entry.checkpoint(measure.model or cell.model, self.round)
+        path = self.entry.place(measure.model or cell.model, self.round)
+        return path if path and (path.exists() or _outlived(path, measure)) else None
+
+
+def _outlived(path: Path, measure: Measure) -> bool:
+    """Say whether the result of a checkpoint that is elsewhere is here."""
+    registry = run_of(path).folder.parent
+    return elsewhere(path) is not None and cached_result(registry, path, measure) is not None
 
 
 @dataclass
