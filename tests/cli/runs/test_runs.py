@@ -151,13 +151,17 @@ def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_p
 
     for name in ("final.pt", "clients/0000.pt", "manifest.json", "../x.pt"):
         done = delete("best.pt", name)
-        assert (done.code, f"no checkpoint {name!r} that may be deleted" in done.err) == (2, True)
+        assert (done.code, f"{name!r} is no global model that may be deleted" in done.err) == (2, True)
     assert delete("best.pt", more="--clients").code == 2
     assert copy.best.is_file()
-    assert delete("best.pt").out == f"deleted best.pt of {run.name}\n"
-    assert copy.manifest().elsewhere == {"best.pt": best}
+    assert delete("best.pt").out == f"deleted 1 global models (best.pt) of {run.name}\n"
+    assert "there are no global models (best.pt)" in delete("best.pt").err
+    assert copy.manifest() == run.manifest().model_copy(update={"checkpoints_deleted": {"best.pt": best}})
     assert (copy.best.exists(), copy.final.is_file(), copy.metrics()) == (False, True, run.metrics())
+    assert "best.pt" in fedscope("runs", "show", run.name, "--registry", str(tmp_path)).out
     assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 0
+    copy.client(0).unlink()  # which verify still misses
+    assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 2
     copy.final.rename(copy.last)
     assert "is unfinished" in delete("initial.pt").err
 

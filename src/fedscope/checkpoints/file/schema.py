@@ -125,12 +125,12 @@ class Manifest(Record):
     sends: bool = Field(False, exclude_if=operator.not_)  # clients start from another model than is kept
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
-    # global checkpoints of which only results are here: file → SHA-256 of its weights
-    elsewhere: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+    clients_deleted: bool = False  # by `runs delete --clients`, after the last round
+    steps_deleted: bool = Field(False, exclude_if=operator.not_)  # by `runs delete --local-steps`
+    # global models, by `runs delete --checkpoint`: file → SHA-256 of its weights, whose results stay
+    checkpoints_deleted: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
         default_factory=dict, exclude_if=operator.not_
     )
-    clients_deleted: bool = False  # by `runs delete --clients`, after the last round
-    steps_deleted: bool = Field(False, exclude_if=operator.not_)  # by `runs delete --steps`
     added: Added | None = None  # of a run that another program trained
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds

@@ -19,7 +19,7 @@ A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.chec
 
 import os
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -223,51 +223,50 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or its folder is a link to elsewhere.
         """
-        return self._delete(run, ("clients", "steps"), "clients_deleted", besides=("anchor.pt",))
+        parts = _below("clients", "steps")
+        return self._delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
 
     def delete_steps(self, run: Run) -> int:
         """Delete the models inside the clients' training, as :meth:`delete_clients` deletes all."""
-        return self._delete(run, ("steps",), "steps_deleted")
+        return self._delete(run, _below("steps"), lambda _: {"steps_deleted": True})
 
     def delete_checkpoints(self, run: Run, names: Collection[str]) -> int:
-        """Delete global checkpoints of a finished run, such as ``best.pt``; first its manifest records which.
+        """Delete global models of a finished run, such as ``best.pt``; first its manifest takes their hashes.
 
-        What was measured of them stays, and still stands for them in the figures of papers.
+        What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`).
 
         Returns:
             How many there were.
 
         Raises:
-            UserError: the run is unfinished, has no such checkpoint, or it is its last model.
+            UserError: the run is unfinished, or a name is not that of a global model, or of the last one.
         """
-        with run.locked():
-            manifest = run.manifest()
-            if run.status(manifest) == "unfinished":
-                raise UserError(f"run {run.name!r} is unfinished, and needs its checkpoints; finish it first")
-            there = [name for name in layout.files(run.folder) if _may_go(name)]
-            for name in names:
-                if name not in there:
-                    some = f"; it has {', '.join(there)}" if there else ""
-                    raise UserError(f"run {run.name!r} has no checkpoint {name!r} that may be deleted{some}")
-            hashes = {name: load_checkpoint(run.folder / name).sha256 for name in names}
-            update = {"elsewhere": {**manifest.elsewhere, **hashes}, "partial": True}
-            run.write_manifest(manifest.model_copy(update=update))
-            for name in hashes:
-                remove(run.folder / name, below=self.root)
-        return len(hashes)
+        for name in names:
+            if not _may_go(name):
+                raise UserError(f"{name!r} is no global model that may be deleted, such as best.pt or all.pt")
 
-    def _delete(self, run: Run, folders: Sequence[str], flag: str, besides: Sequence[str] = ()) -> int:
+        def recorded(models: Sequence[Path]) -> dict[str, object]:
+            found = {path.relative_to(run.folder).as_posix(): load_checkpoint(path).sha256 for path in models}
+            return {"checkpoints_deleted": {**run.manifest().checkpoints_deleted, **found}}
+
+        return self._delete(run, lambda name: name in names, recorded)
+
+    def _delete(
+        self,
+        run: Run,
+        chosen: Callable[[str], bool],
+        recorded: Callable[[Sequence[Path]], Mapping[str, object]],
+        besides: Sequence[str] = (),
+    ) -> int:
         with run.locked():
             if run.status(run.manifest()) == "unfinished":
-                raise UserError(
-                    f"run {run.name!r} is unfinished, and needs its clients' models; finish it first"
-                )
+                raise UserError(f"run {run.name!r} is unfinished, and needs its models; finish it first")
             is_writable(run.client(0), below=self.root)  # refuses a linked folder, in which none is found
             names = [name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"]
-            models = [run.folder / name for name in names if set(name.split("/")) & set(folders)]
+            models = [run.folder / name for name in names if chosen(name)]
             others = [run.folder / name for name in names if Path(name).name in besides]
             if models:
-                run.write_manifest(run.manifest().model_copy(update={flag: True}))
+                run.write_manifest(run.manifest().model_copy(update=recorded(models)))
             for path in (*models, *others):
                 remove(path, below=self.root)
                 for folder in path.parents:  # a folder goes with its last file
@@ -287,6 +286,10 @@ class Registry:
         remove_tree(hidden, below=self.root)
 
 
+def _below(*folders: str) -> Callable[[str], bool]:
+    return lambda name: bool(set(name.split("/")) & set(folders))
+
+
 def _may_go(name: str) -> bool:
-    """Say whether a file is a global checkpoint, and none that a run or its uploads rest on."""
+    """Say whether a file is a global model that neither the run nor its uploads rest on."""
     return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)

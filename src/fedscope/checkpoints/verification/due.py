@@ -31,7 +31,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
             needed |= {f"clients/{client:04d}.pt" for client in record.clients}
             if settings.save_clients == "all":
                 needed |= {f"round-{record.round:04d}/clients/{k:04d}.pt" for k in record.clients}
-    return needed
+    return needed - account.manifest.checkpoints_deleted.keys()
 
 
 def _beside(account: Account) -> set[str]:

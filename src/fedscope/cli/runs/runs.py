@@ -4,6 +4,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 import click
@@ -168,38 +169,32 @@ def delete(
     """Delete runs with all their checkpoints."""
     if checkpoints and (clients or local_steps):
         raise UserError("--checkpoint deletes global models alone; leave out --clients and --local-steps")
-    store, models = Registry(registry), ", ".join(dict.fromkeys(checkpoints))
+    store, files = Registry(registry), ", ".join(dict.fromkeys(checkpoints))
     found = [store.run(name) for name in dict.fromkeys(runs)]
-    part = "the clients" if clients else "the local steps" if local_steps else models
-    what = f"{part} of {_names(found)}" if part else _names(found)
+    single = partial(store.delete_checkpoints, names=checkpoints)
+    parts: list[tuple[object, str, str, Callable[[Run], int] | None]] = [
+        (clients, "the clients of ", "clients' models", store.delete_clients),
+        (local_steps, "the local steps of ", "models of local steps", store.delete_steps),
+        (files, f"{files} of ", f"global models ({files})", single),
+        (True, "", "", None),
+    ]
+    _, part, models, delete_part = next(one for one in parts if one[0])
+    what = f"{part}{', '.join(run.name for run in found)}"
     if not yes:
         if not sys.stdin.isatty():
             raise UserError(f"deleting {what} needs an answer; add --yes")
         if not click.confirm(f"Delete {what} from {registry}?"):
             return
-    if not part:
+    if delete_part is None:
         for run in found:
             store.delete(run)
             print(f"deleted {run.name}")
-    elif checkpoints:
-        for run in found:
-            store.delete_checkpoints(run, dict.fromkeys(checkpoints))
-            print(f"deleted {models} of {run.name}")
-    else:
-        _delete_models(found, store.delete_clients if clients else store.delete_steps,
-                       "clients' models" if clients else "models of local steps")  # fmt: skip
-
-
-def _delete_models(found: Sequence[Run], delete: Callable[[Run], int], models: str) -> None:
-    counts = {run.name: delete(run) for run in found}
+        return
+    counts = {run.name: delete_part(run) for run in found}
     if not any(counts.values()):
         raise UserError(f"{', '.join(counts)}: there are no {models}, so that nothing was deleted")
     for name, count in counts.items():
         print(f"deleted {count} {models} of {name}" if count else f"{name} has no {models}")
-
-
-def _names(found: Sequence[Run]) -> str:
-    return ", ".join(run.name for run in found)
 
 
 for _command in (

@@ -117,6 +117,8 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> conso
         fields["clients' models"] = "deleted"
     if manifest.steps_deleted:
         fields["models of local steps"] = "deleted"
+    if manifest.checkpoints_deleted:
+        fields["deleted models"] = ", ".join(manifest.checkpoints_deleted)
     fields["tags"] = list(found.tags())
     fields["versions"] = ", ".join(f"{name} {version[:12]}" for name, version in manifest.versions.items())
     rows = [[key, console.cell(value)] for key, value in fields.items()]

@@ -10,7 +10,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.reproduce.recipes.cells import Cell, identity
 from fedscope.reproduce.recipes.measures import Measure, Model
-from fedscope.reproduce.runs.measure import cached_result, elsewhere, run_of
+from fedscope.reproduce.runs.measure import cached_result, deleted, run_of
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Match:
 
 
 def _outlived(path: Path, measure: Measure) -> bool:
-    """Say whether the result of a checkpoint that is elsewhere is here."""
+    """Say whether a checkpoint was deleted, and its result is still there."""
     registry = run_of(path).folder.parent
-    return elsewhere(path) is not None and cached_result(registry, path, measure) is not None
+    return deleted(path) is not None and cached_result(registry, path, measure) is not None
 
 
 @dataclass

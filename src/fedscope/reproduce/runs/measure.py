@@ -4,9 +4,9 @@
 
 A result of `fedscope hessian` that contains the requested quantities is used too. The clients' uploads, where
 they are compared, are the bulk of a run: they may be deleted after they are measured. Uploads that are still
-there must be those that were measured. So may a global checkpoint, where the manifest says which it was
-(``elsewhere``). A result's name does not depend on the analysis' source, so that an
-artefact of hours of products outlives a change of the code; its record states the code.
+there must be those that were measured. So may a global checkpoint, whose hash its manifest keeps then. A
+result's name does not depend on the analysis' source, so that an artefact of hours of products outlives a
+change of the code; its record states the code.
 """
 
 import hashlib
@@ -56,20 +56,21 @@ def run_of(path: Path) -> Run:
 
 
 def content(path: Path) -> str:
-    """Return the hash of a checkpoint's weights, also of one that is elsewhere.
+    """Return the hash of a checkpoint's weights, also of one that was deleted.
 
     Raises:
         UserError: it cannot be read.
     """
-    if not path.exists() and (known := elsewhere(path)):
+    if not path.exists() and (known := deleted(path)):
         return known
     return _content(path, path.stat().st_mtime_ns)
 
 
-def elsewhere(path: Path) -> str | None:
-    """Return the hash of a checkpoint that its run no longer has, if the run says it."""
+def deleted(path: Path) -> str | None:
+    """Return the hash of a checkpoint that was deleted from its run, if the run recorded it."""
     run = run_of(path)
-    return run.manifest().elsewhere.get(path.absolute().relative_to(run.folder.absolute()).as_posix())
+    known = run.manifest().checkpoints_deleted
+    return known.get(path.absolute().relative_to(run.folder.absolute()).as_posix())
 
 
 @cache
