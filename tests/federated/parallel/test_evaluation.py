@@ -28,7 +28,7 @@ class Recorded(Workers):
             tensor.copy_(self.messages.pop(0))
 
 
-@pytest.mark.parametrize(("samples", "messages"), [(2300, 1), (1000, 0)])
+@pytest.mark.parametrize(("samples", "messages"), [(230, 1), (100, 0)])
 def test_two_workers_find_the_bits_of_one_and_of_one_batch_nobody_waits(samples: int, messages: int) -> None:
     model = nn.Sequential(nn.Flatten(), nn.Linear(9, 4))
     split = Split(torch.randn(samples, 1, 3, 3), torch.randint(0, 4, (samples,)))
@@ -39,3 +39,13 @@ def test_two_workers_find_the_bits_of_one_and_of_one_batch_nobody_waits(samples:
     assert torch.equal(score_sums(model, split, AS_THEY_ARE, Recorded(0, 2, sent), classes=4), alone)
     assert not sent
     assert alone[0, 2] == samples
+
+
+def test_a_cpu_takes_few_samples_at_a_time() -> None:
+    """As many as fit its caches with their activations."""
+    taken: list[int] = []
+    model = nn.Sequential(nn.Flatten(), nn.Linear(9, 4))
+    model.register_forward_pre_hook(lambda _, inputs: taken.append(len(inputs[0])))
+    split = Split(torch.randn(230, 1, 3, 3), torch.randint(0, 4, (230,)))
+    score_sums(model, split, AS_THEY_ARE)
+    assert taken == [100, 100, 30]
