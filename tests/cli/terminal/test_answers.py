@@ -33,6 +33,7 @@ def registry(run: Run, tmp_path: Path, fedscope: Command, monkeypatch: pytest.Mo
     """The session's run in a registry of the test's own, and a process that has not imported PyTorch yet."""
     shutil.copytree(run.folder, tmp_path / "own" / run.name)
     monkeypatch.setenv("FEDSCOPE_REGISTRY", "own")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else PyTorch sets it when first used
     monkeypatch.setattr(basis, "has_torch", lambda: False)
     return tmp_path / "own"
 

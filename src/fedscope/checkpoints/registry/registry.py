@@ -24,7 +24,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
@@ -241,6 +240,8 @@ class Registry:
         Raises:
             UserError: the run is unfinished, or a name is not that of a global model, or of the last one.
         """
+        from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
+
         for name in names:
             if not _may_go(name):
                 raise UserError(f"{name!r} is no global model that may be deleted, such as best.pt or all.pt")
