@@ -180,6 +180,43 @@ class ReadingsResult(Plain):
     open: dict[str, str]  # settings that were not measured, and why
 
 
+class SearchCell(Plain):
+    """A method's accuracy under a candidate, beside the printed one."""
+
+    row: str  # label of the method in the paper
+    quantity: str  # its name
+    expected: float  # at the best number of rounds, mean over seeds [%]
+    printed: float  # in the paper [%]
+
+
+class SearchResult(Plain):
+    """A candidate's training against the numbers of a printed column, at the rounds that fit best."""
+
+    column: str  # label of the printed column
+    candidate: str  # label of the settings
+    share: float | None  # posterior under equal priors, of those that are long enough; None: too short
+    trained: Count  # the training's length, and the most that T can be here [rounds]
+    rounds: Count  # T that fits best [rounds]
+    low: Count  # 2.5 % of the posterior of T are at most here [rounds]
+    high: Count  # 97.5 % of it [rounds]
+    short: bool  # whether the training ends below the printed accuracies
+    log_evidence: float  # of the printed numbers, over all T
+    p: float  # of numbers that fit no better, if these settings and T are right
+    entries: Many[SearchCell]  # a number each
+
+
+class SearchRecord(Plain):
+    """Which settings and numbers of rounds the printed accuracies are likely of."""
+
+    results: Many[SearchResult]  # by printed column; the likeliest first
+    spread: dict[str, float]  # relative, between trainings, by quantity: pooled from the printed deviations
+    trainings: Count  # in a printed mean
+    correlation: float  # between the two numbers of a training
+    common: float  # share of the variance that a seed gives to all methods alike
+    dof: float  # degrees of freedom
+    open: dict[str, str]  # settings that were not tried, and why
+
+
 class ArtefactRecord(Plain):
     """A table or figure."""
 
@@ -206,5 +243,6 @@ class ArtefactRecord(Plain):
     grid: Grid | None = None  # of a table without runs
     sweep: Sweep | None = None  # of a figure over an option
     readings: ReadingsResult | None = None  # of a recipe of kind ``readings``
+    search: SearchRecord | None = None  # of a recipe of kind ``search``
     panels: Many[Many[str]] = ()  # quantities of each panel, of kind ``dots``; empty: a panel for each
     correlations: Many[Correlation] = ()  # with the generalisation gap, of kind ``correlation``

@@ -39,6 +39,7 @@ class Line:
     level: bool = False  # a single value, drawn across the axes
     family: str = ""  # lines of one family share a colour; of several the one that is named so is dashed
     shaded: bool = False  # the band, at marked points too, where there are bars without
+    points: bool = False  # unconnected, with bars
 
 
 @dataclass(frozen=True)
@@ -167,13 +168,17 @@ def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
         look = style.curve_look(families.index(name))
         if members[name] > 1:
             look["linestyle"] = "--" if line.label == line.family else "-"
+        if line.points:
+            look |= {"linestyle": "none", "marker": "o", "markersize": 3}
         looks.append(look)
     return looks
 
 
 def _draw(axes: Axes, line: Line, look: dict[str, Any], *, marked: bool) -> None:
     values, label = line.y, style.typeset(line.label)
-    if line.level:
+    if line.points:
+        axes.errorbar(line.x, values, line.band, label=label, capsize=1.5, **look)
+    elif line.level:
         axes.axhline(float(values[0]), label=label, **look)
         if line.band is not None:
             low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])

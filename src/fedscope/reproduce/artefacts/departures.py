@@ -15,7 +15,7 @@ from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 
 DIVERGED = "diverged"
-DRAWN = ("curves", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
+DRAWN = ("curves", "search", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
 
 
 def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:

@@ -77,26 +77,30 @@ def fit(ratios: Array, errors: Errors, dof: float) -> Fit:
         np.exp(factors),
         log_density(left, covariance, dof),
         float(np.sqrt(np.mean(left**2))),
-        _tail(y, covariance, dof),
+        tail(distance(y, covariance), len(y), dof),
     )
 
 
 def log_density(y: Array, covariance: Array, dof: float) -> float:
     """Return the log-density of Student's t with a scale matrix, or of the normal distribution, at ``y``."""
-    size = len(y)
-    distance = float(y @ np.linalg.solve(covariance, y))
+    size, far = len(y), distance(y, covariance)
     determinant = float(np.linalg.slogdet(covariance)[1])
     if math.isinf(dof):
-        return -0.5 * (distance + determinant + size * math.log(2 * math.pi))
+        return -0.5 * (far + determinant + size * math.log(2 * math.pi))
     constant = math.lgamma((dof + size) / 2) - math.lgamma(dof / 2) - 0.5 * size * math.log(dof * math.pi)
-    return constant - 0.5 * determinant - 0.5 * (dof + size) * math.log1p(distance / dof)
+    return constant - 0.5 * determinant - 0.5 * (dof + size) * math.log1p(far / dof)
 
 
-def _tail(y: Array, covariance: Array, dof: float) -> float:
-    size, distance = len(y), float(y @ np.linalg.solve(covariance, y))
+def distance(y: Array, covariance: Array) -> float:
+    """Return the squared Mahalanobis distance of ``y`` from zero."""
+    return float(y @ np.linalg.solve(covariance, y))
+
+
+def tail(far: float, freedom: int, dof: float) -> float:
+    """Return the chance of a squared distance of ``far`` or more, of so many free numbers."""
     if math.isinf(dof):
-        return float(chi2.sf(distance, size))
-    return float(f_distribution.sf(distance / size, size, dof))
+        return float(chi2.sf(far, freedom))
+    return float(f_distribution.sf(far / freedom, freedom, dof))
 
 
 def shares(log_likelihoods: Sequence[float]) -> list[float]:

@@ -25,6 +25,7 @@ from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
 from fedscope.records.reading import Kept
 from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
 from fedscope.reproduce.artefacts.readings import TITLES, percent
+from fedscope.reproduce.gallery.inference import likeliest
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:
@@ -197,6 +198,25 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
     return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
 
 
+def _search(record: ArtefactRecord) -> list[Figure]:
+    """Draw the best accuracy by round of every candidate, and the printed ones where they fit best."""
+    assert record.search
+    lines, several = [], len({one.row for one in record.drawn}) > 1
+    for one in record.drawn:
+        name = f"{one.row}, {one.column}" if several else one.column
+        best = 100 * np.fmax.accumulate(np.array(one.accuracy, dtype=np.float64))
+        lines.append(Line(name, np.arange(1.0, len(best) + 1), best))
+    for found in likeliest(record.search):
+        at = {"best_half_accuracy": found.rounds // 2, "best_accuracy": found.rounds}
+        x = _numbers([at[cell.quantity] for cell in found.entries])
+        y = _numbers([cell.printed for cell in found.entries])
+        spread = _numbers([record.search.spread[cell.quantity] for cell in found.entries])
+        lines.append(Line(f"{found.column}, printed", x, y, spread * y, points=True))
+    panel = Panel(lines, "round", "best test accuracy so far (%)")
+    caption = "printed numbers stand where they fit the likeliest candidate; ± spread between trainings"
+    return [panels_figure([panel], caption=caption if len(lines) > len(record.drawn) else "")]
+
+
 def _dots(record: ArtefactRecord) -> list[Figure]:
     """Draw a panel for each group of quantities: every row's value and error under the first column."""
     column = record.columns[0]
@@ -227,6 +247,7 @@ _DRAWERS = {
     "dots": _dots,
     "correlation": _correlation,
     "readings": _readings,
+    "search": _search,
     "curves": _curves,
     "spectrum": _spectrum,
     "density": _density,

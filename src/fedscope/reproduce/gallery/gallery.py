@@ -12,7 +12,7 @@ from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.gallery.drawing import figures
-from fedscope.reproduce.gallery.inference import unsettled
+from fedscope.reproduce.gallery.inference import likeliest, unsettled
 from fedscope.reproduce.gallery.render import filled, latex, markdown
 from fedscope.reproduce.gallery.supplement import statements, used_runs
 from fedscope.reproduce.gallery.table_csv import table_csv
@@ -87,7 +87,7 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 def _shown(record: ArtefactRecord) -> int:
     """Return how many cells and curves of a record have a result."""
-    explained = len(record.readings.results) if record.readings else 0
+    explained = sum(len(one.results) for one in (record.readings, record.search) if one)
     return (
         explained
         + len(record.drawn)
@@ -162,6 +162,11 @@ def supplement(paper: str, out: Path) -> str:
             (record, path.with_suffix(".md").name, record.readings.results[0], unsettled(record.readings))
             for path, record in found
             if record.readings and record.readings.results
+        ],
+        searched=[
+            (record, path.with_suffix(".md").name, likeliest(record.search))
+            for path, record in found
+            if record.search
         ],
         departures=[
             (record, path.with_suffix(".md").name, [*record.why, *record.reductions])

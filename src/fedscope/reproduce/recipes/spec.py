@@ -3,13 +3,14 @@
 Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
-    kind        table, curves, landscape, spectrum, density, sweep, readings, dots, correlation, or (without
-                runs) cost, traffic
+    kind        table, curves, landscape, spectrum, density, sweep, readings, search, dots, correlation, or
+                (without runs) cost, traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
     columns     label → preset, or the fields of a :class:`Column`, and settings of `train`
     quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
     measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
     readings, likelihood   of a table that is explained (:mod:`fedscope.reproduce.recipes.readings`)
+    search      of a table whose settings are lost (:mod:`fedscope.reproduce.recipes.search`)
     panels      of ``dots``: the quantities of each panel; without them one each
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
@@ -29,11 +30,12 @@ from typing import Any, Literal
 from fedscope.errors import UserError, suggestion
 from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.readings import Readings
+from fedscope.reproduce.recipes.search import Search
 
 Table = Mapping[str, Any]
 Kind = Literal[
-    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "cost", "traffic", "dots",
-    "correlation",
+    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "search", "cost", "traffic",
+    "dots", "correlation",
 ]  # fmt: skip
 PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatness")
 # of which the last two are comparisons of our own
@@ -99,6 +101,7 @@ class Recipe:
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
     sweep: Sweep | None = None
     readings: Readings | None = None
+    search: Search | None = None
     panels: tuple[tuple[str, ...], ...] = ()  # quantities
 
     @property
@@ -177,6 +180,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
         readings=_readings(own, ours) if "readings" in own else None,
+        search=Search(**own["search"]) if "search" in own else None,
         panels=tuple(map(tuple, own.get("panels", ()))),
     )  # fmt: skip
 
