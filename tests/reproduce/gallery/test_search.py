@@ -1,0 +1,99 @@
+"""The page, the picture and the paper's line of a search of lost settings."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedscope.records.entries import Record
+from fedscope.reproduce.artefacts.search import grid_of
+from fedscope.reproduce.gallery.drawing import figures
+from fedscope.reproduce.gallery.gallery import supplement, write
+from fedscope.reproduce.gallery.inference import likeliest
+from fedscope.reproduce.gallery.render import markdown
+from tests.reproduce.gallery.test_render import artefact
+
+PRINTED = {"best_half_accuracy": 40.0, "best_accuracy": 46.0}
+
+
+def result(candidate: str, share: float | None, *, column: str = "column 1", p: float = 0.4) -> Record:
+    return {
+        "column": column, "candidate": candidate, "share": share, "short": share is None, "trained": 8,
+        "rounds": 6, "low": 5, "high": 8, "log_evidence": 0.0, "p": p,
+        "entries": [
+            {"row": "FedAvg", "quantity": quantity, "expected": value + 1, "printed": value}
+            for quantity, value in PRINTED.items()
+        ],
+    }  # fmt: skip
+
+
+def searched(*results: Record, scale: str = "cpu") -> Record:
+    search = {
+        "results": list(results), "spread": {"best_half_accuracy": 0.02, "best_accuracy": 0.01},
+        "trainings": 3, "correlation": 0.5, "common": 0.8, "dof": 4.0, "open": {"ρ": "too dear"},
+    }  # fmt: skip
+    curves = {"E = 1": np.linspace(0.1, 0.5, 20), "E = 2": np.linspace(0.1, 0.3, 20)}
+    return {
+        "recipe": "fedfor/table2-settings", "kind": "search", "scale": scale, "search": search,
+        "grid": grid_of(search), "entries": [], "claims": [], "rows": ["FedAvg"], "columns": [*curves],
+        "quantities": {"curve": "accuracy by round"},
+        "drawn": [
+            {"row": "FedAvg", "column": column, "seed": 1, "accuracy": values.tolist()}
+            for column, values in curves.items()
+        ],
+    }  # fmt: skip
+
+
+def test_the_page_says_the_likeliest_and_how_sure_that_is() -> None:
+    page = markdown(artefact(**searched(result("E = 1", 0.7), result("E = 2", 0.3), result("E = 4", None))))
+    assert "column 1: most likely **E = 1, 6 rounds** (5 to 8), a share of 70 % among 2." in page
+    assert "The stated errors explain what is left" in page
+    assert "column 1: too short, since below the printed numbers at the end: E = 4." in page
+    assert "Not tried: ρ: too dear." in page
+    assert "2.0 % of the accuracy by T/2, 1.0 % of that by T" in page
+    assert "stand-in" not in page
+
+
+def test_one_candidate_alone_has_no_share_to_speak_of() -> None:
+    page = markdown(artefact(**searched(result("E = 1", 1.0, p=0.01), scale="smoke")))
+    assert "the only one that is long enough. Even this does not explain the numbers" in page
+    assert "of a stand-in, and say nothing of the paper" in page
+
+
+def test_the_printed_numbers_stand_as_points_where_they_fit() -> None:
+    short = result("E = 2", None, column="column 2")
+    (figure,) = figures(artefact(**searched(result("E = 1", 0.7), result("E = 2", 0.3), short)))
+    (axes,) = figure.axes
+    legend = axes.get_legend()
+    assert legend
+    names = {text.get_text() for text in legend.get_texts()}
+    assert names == {"E = 1", "E = 2", "column 1, printed"}  # of column 2 nothing fits
+    lines = {str(line.get_label()): line for line in axes.lines}
+    first = lines["E = 1"]
+    assert first.get_linestyle() != "None"
+    (bars,) = axes.containers
+    points = bars[0]
+    assert points.get_linestyle() == "None"
+    assert np.allclose(points.get_xydata(), [[3, 40.0], [6, 46.0]])
+
+
+def test_the_papers_page_has_the_likeliest_of_each_column(tmp_path: Path) -> None:
+    results = (result("E = 1", 0.7), result("E = 2", 0.3), result("E = 2", None, column="column 2"))
+    record = artefact(**searched(*results))
+    assert record.search
+    assert [(one.column, one.candidate) for one in likeliest(record.search)] == [("column 1", "E = 1")]
+    write(record, tmp_path)
+    page = supplement("fedfor", tmp_path)
+    assert "column 1: E = 1, 6 rounds (5 to 8; 70 % of the share)." in page
+
+
+def test_a_paper_whose_columns_are_out_of_reach_says_so(tmp_path: Path) -> None:
+    write(artefact(**searched(result("E = 1", None))), tmp_path)
+    assert "none: every training ends below the printed numbers" in supplement("fedfor", tmp_path)
+
+
+@pytest.mark.parametrize("share", [0.7, None])
+def test_the_table_has_the_print_in_brackets(share: float | None) -> None:
+    page = markdown(artefact(**searched(result("E = 1", share))))
+    assert "| 41.00 [40.00] | 47.00 [46.00] |" in page
+    assert ("6 (5 to 8)" if share else "\\> 8") in page
