@@ -195,8 +195,7 @@ class SearchResult(Plain):
     column: str  # label of the printed column
     candidate: str  # label of the settings
     share: float | None  # posterior under equal priors, of those that are long enough; None: too short
-    trained: Count  # the training's length, and the most that T can be here [rounds]
-    rounds: Count  # T that fits best [rounds]
+    rounds: Count  # T that fits best; of one that is too short its end [rounds]
     low: Count  # 2.5 % of the posterior of T are at most here [rounds]
     high: Count  # 97.5 % of it [rounds]
     short: bool  # whether the training ends below the printed accuracies

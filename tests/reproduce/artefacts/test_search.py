@@ -87,7 +87,8 @@ def test_a_training_that_ends_below_says_nothing() -> None:
     every = of(found({("E = 1", "FedAvg"): short, ("E = 2", "FedAvg"): curve(HALF, FULL, TRUTH)}))
     assert every["E = 1"].short
     assert every["E = 1"].share is None
-    assert every["E = 1"].trained == 60
+    assert every["E = 1"].rounds == 60
+    assert every["E = 1"].entries[1].expected == pytest.approx(100 * short[-1])
     assert every["E = 2"].share == 1.0
     assert list(every) == ["E = 2", "E = 1"]
 

@@ -39,8 +39,9 @@ def grid_of(entry: Record) -> Record:
     cells = [
         [
             one["column"], one["candidate"], "–" if one["share"] is None else percent(one["share"]),
-            f"> {one['trained']}" if one["short"] else f"{one['rounds']} ({one['low']} to {one['high']})",
-            percent(one["p"]), *(f"{e['expected']:.2f} [{e['printed']:.2f}]" for e in one["entries"]),
+            f"> {one['rounds']}" if one["short"] else f"{one['rounds']} ({one['low']} to {one['high']})",
+            "–" if one["short"] else percent(one["p"]),
+            *(f"{e['expected']:.2f} [{e['printed']:.2f}]" for e in one["entries"]),
         ]
         for one in entry["results"]
     ]  # fmt: skip
@@ -93,15 +94,15 @@ class _Inference:
         logs = np.array([log_density(y.reshape(-1), covariance, self.search.dof) for y in ratios])
         top = float(logs.max())
         weights = np.exp(logs - top) / lengths
-        at = int(np.argmax(weights))
+        short = self._below(ratios[-1], one)
+        at = len(lengths) - 1 if short else int(np.argmax(weights))
         low, high = np.searchsorted(np.cumsum(weights) / weights.sum(), _INSIDE)
         y = ratios[at].reshape(-1)
         expected = one.expected(int(lengths[at]))
         return {
             "column": column, "candidate": one.name, "share": None,
-            "trained": int(lengths[-1]),
             "rounds": int(lengths[at]), "low": int(lengths[low]), "high": int(lengths[high]),
-            "short": self._below(ratios[-1], one),
+            "short": short,
             "log_evidence": top + float(np.log(weights.sum())),
             "p": tail(distance(y, covariance), len(y) - 1, self.search.dof),
             "entries": [
