@@ -128,7 +128,8 @@ class Run(Drawn, Referring):
             raise UserError(f"{self.name} has no finished round to draw")
         places = np.array([round.round for round in rounds], dtype=np.float64)
         values = [np.nan if round.accuracy is None else 100 * round.accuracy for round in rounds]
-        return Panel([Line(self.name, places, np.array(values))], "round", "test accuracy (%)")
+        line = Line(self.name, places, np.array(values)).connected
+        return Panel([line], "round", "test accuracy (%)")
 
 
 class CheckpointOf(Referring):

@@ -71,6 +71,7 @@ class TrainSettings(TypedDict, total=False):
     evaluate_on: Literal["test", "validation"]
     eval_model: Literal["cld", "sel", "all"]
     eval_drop_last: bool
+    evaluate_every: int
     target: float
     shift: Literal["none", "bernoulli", "fixed10"]
     shift_probability: float

@@ -71,6 +71,7 @@ class Settings(Record):
     evaluate_on: Literal["test", "validation"] = "test"
     eval_model: Literal["cld", "sel", "all"] = "cld"
     eval_drop_last: bool | None = None
+    evaluate_every: Positive = later(1)
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     shift: Literal["none", "bernoulli", "fixed10"] = "none"
     shift_probability: Annotated[float, Field(ge=0, le=1)] = 0.05
@@ -127,6 +128,14 @@ class Settings(Record):
         if self.stragglers and self.straggler_min > most:
             what = "steps" if self.local_steps else "epochs"
             raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
+        return self
+
+    @model_validator(mode="after")
+    def _every_shifted_round_counts(self) -> "Settings":
+        if self.shift != "none" and self.evaluate_every > 1:
+            raise ValueError(
+                "--shift is summarised by the accuracy of every round; leave --evaluate-every out"
+            )
         return self
 
     @model_validator(mode="after")

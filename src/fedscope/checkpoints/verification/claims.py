@@ -77,7 +77,8 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
     everyone = min(settings.clients, settings.clients_limit or settings.clients)
     if clients and settings.participation == 1 and len(clients) < everyone:
         yield f"has {len(clients)} clients, and all {everyone} took part"
-    if (held_out is not None) != bool(settings.validation):
+    due = bool(settings.validation) and record.round % settings.evaluate_every == 0
+    if (held_out is not None and not settings.validation) or (held_out is None and due):
         yield "has a score on validation that --validation does not ask for, or lacks it"
     yield from _odd_diagnostics(record, settings)
     if record.seconds_in and not _near(sum(record.seconds_in.values()), record.seconds):

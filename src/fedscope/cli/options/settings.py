@@ -68,6 +68,7 @@ HELP = {
     "eval_model": "Whose accuracy counts: the server's model, the mean of the round's clients, or of all "
     "clients' last.",
     "eval_drop_last": "Leave out the evaluation's last, smaller batch.",
+    "evaluate_every": "Evaluate the models every K rounds, and after the last.",
     "target": "Accuracy to count the rounds to, such as 0.5. [default: none]",
     "shift": "Concept shift: labels change over rounds.",
     "shift_probability": "Of a shift in a round, under --shift bernoulli.",

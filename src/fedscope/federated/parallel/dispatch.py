@@ -144,6 +144,10 @@ class Dispatch:
         self.workers.share(told, self.start, self.origin, self.counters, self.clients.received)
         return bool(told)
 
+    def evaluates(self, round: int, *, last: bool) -> bool:
+        """Say whether the models are evaluated after ``round``: one in so many, and the last."""
+        return last or round % self.federation.settings.evaluate_every == 0
+
     def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, Score]:
         """Return the score of every tracked model.
 

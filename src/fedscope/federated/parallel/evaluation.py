@@ -1,5 +1,6 @@
 """How good a model is on a split, as a whole, per domain and per class."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,10 @@ class Score:
         right, samples = sums[:, 3:].sum(0).view(-1, 2).T
         by_domain = dict(zip(names, means[:, 1].tolist(), strict=False)) if domains else {}
         return cls(loss, accuracy, by_domain, tuple((right / samples).tolist()))
+
+
+NOTHING = Score(math.nan, math.nan)
+"""Of a model that is not evaluated."""
 
 
 @torch.no_grad()

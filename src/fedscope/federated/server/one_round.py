@@ -17,7 +17,7 @@ from fedscope.checkpoints.verification.account import Account
 from fedscope.checkpoints.verification.claims import foreign_problem
 from fedscope.errors import UserError
 from fedscope.federated.parallel.dispatch import Dispatch
-from fedscope.federated.parallel.evaluation import Score
+from fedscope.federated.parallel.evaluation import NOTHING, Score
 from fedscope.federated.parallel.memory import Memory, Writer
 from fedscope.federated.parallel.traffic import traffic
 from fedscope.federated.record.checked import check_all_returned
@@ -81,14 +81,16 @@ class Server:
             train_loss, train_accuracy, gradients = self._average(round, sampled, writer, latest)
         models = self._averages()
         self.diverged = _diverged(train_loss, dispatch.start)
-        dispatch.share_model(last=last or self.diverged)
-        scores = dispatch.evaluate(models, self.memory)
-        validated = dispatch.validate(models, self.memory)
-        score = scores[settings.eval_model]
+        last = last or self.diverged
+        dispatch.share_model(last=last)
+        due = dispatch.evaluates(round, last=last)
+        scores = dispatch.evaluate(models, self.memory) if due else {}
+        validated = dispatch.validate(models, self.memory) if due else None
+        score = scores.get(settings.eval_model, NOTHING)
         dispatch.clock.enter("diagnostics")
         diagnostics = self.recorder.record(score.classes, self._probed(round, models))
         dispatch.clock.enter("checkpointing")
-        measured = _entry(score)
+        measured = _entry(score) if due else {}
         decided = (validated or score).accuracy
         self.files.models(round, models, measured, best=decided > self.best)
         self.best = max(self.best, decided)

@@ -64,8 +64,9 @@ def assist(workers: Workers, federation: Federation) -> None:
         for _ in dispatch.uploads(round, dispatch.enter(round), None):
             raise AssertionError("only rank 0 sees uploads")
         last = dispatch.share_model()
-        dispatch.evaluate({}, None)
-        dispatch.validate({}, None)
+        if dispatch.evaluates(round, last=last):
+            dispatch.evaluate({}, None)
+            dispatch.validate({}, None)
         dispatch.peaks()
         if last:
             break

@@ -31,9 +31,9 @@ class RunFiles:
         self._uploads = {client: one.round for one in rounds for client in one.clients}
         # of the newest round
         self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec
-        self._measured: Measured = (
-            {"accuracy": rounds[-1].accuracy, "loss": rounds[-1].loss} if rounds else {}
-        )
+        self._measured: Measured = {}
+        if rounds and rounds[-1].accuracy is not None:  # which it is where the model was evaluated
+            self._measured = {"accuracy": rounds[-1].accuracy, "loss": rounds[-1].loss}
         if not rounds:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
 

@@ -96,7 +96,7 @@ def _accuracy(run: RunCurves) -> Line | None:
     values = 100 * np.array(run.metrics.accuracy, dtype=np.float64)
     if not np.isfinite(values).any():
         return None
-    return Line(run.run, np.array(run.metrics.round, dtype=np.float64), values)
+    return Line(run.run, np.array(run.metrics.round, dtype=np.float64), values).connected
 
 
 def _caption(records: Sequence[ClientsRecord]) -> str:

@@ -41,6 +41,16 @@ class Line:
     shaded: bool = False  # the band, at marked points too, where there are bars without
     points: bool = False  # unconnected, with bars
 
+    def where(self, some: NDArray[np.bool_]) -> "Line":
+        """Return the line at some of its places (m,)."""
+        band = None if self.band is None else self.band[some]
+        return replace(self, x=self.x[some], y=self.y[some], band=band)
+
+    @property
+    def connected(self) -> "Line":
+        """The line over its finite values, without a gap where one is missing between others."""
+        return self.where(np.isfinite(self.y))
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -54,22 +64,14 @@ class Panel:
 
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
     """Draw lines over the rounds that all share, and beside them whole those that are longer."""
-    shared = min(len(line.x) for line in lines)
-    longer = [line for line in lines if len(line.x) > shared]
+    shared = min(max(line.x, default=0.0) for line in lines)
+    longer = [line for line in lines if max(line.x, default=0.0) > shared]
     if not longer:
         return panels_figure([Panel(lines, "round", y_label)], title=title, caption=caption)
-    cut = [
-        replace(
-            line,
-            x=line.x[:shared],
-            y=line.y[:shared],
-            band=line.band if line.band is None else line.band[:shared],
-        )
-        for line in lines
-    ]
+    cut = [line.where(line.x <= shared) for line in lines]
     panels = [
-        Panel(cut, "round", y_label, f"all, to round {shared}"),
-        Panel(longer, "round", y_label, f"those trained to round {max(len(line.x) for line in longer)}"),
+        Panel(cut, "round", y_label, f"all, to round {shared:.0f}"),
+        Panel(longer, "round", y_label, f"those trained to round {max(max(line.x) for line in longer):.0f}"),
     ]
     return panels_figure(panels, beside=True, title=title, caption=caption, width=style.WIDE_COLUMN)
 

@@ -42,7 +42,7 @@ def accuracy_line(group: Group, x: Values) -> Line:
     """Return the test accuracy [%] over ``x`` (m,), with its spread over seeds."""
     values = 100 * np.array([cut(record, record.metrics.accuracy, group) for record in group.records])
     band = values.std(0, ddof=1) if len(values) > 1 else None
-    return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True)
+    return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True).connected
 
 
 def rounds_of(group: Group) -> Values:

@@ -157,8 +157,7 @@ def _lead(
     ):
 
         def show(m: Round) -> None:
-            loss = "not finite" if m.loss is None else f"{m.loss:.4f}"
-            report(m.round, until, f"accuracy {m.accuracy:.2%}, test loss {loss}")
+            report(m.round, until, _progress(m))
             log(m)
 
         probe = CurvatureProber(federation, run.name) if federation.settings.probe_curvature else None
@@ -179,6 +178,13 @@ def _lead(
         best=str(run.best),
         **vars(summary(federation.settings, metrics)),
     )
+
+
+def _progress(done: Round) -> str:
+    """Return what a finished round says: its accuracy, or if it was not evaluated its training loss."""
+    name, loss = ("training", done.train_loss) if done.accuracy is None else ("test", done.loss)
+    text = f"{name} loss {'not finite' if loss is None else f'{loss:.4f}'}"
+    return text if done.accuracy is None else f"accuracy {done.accuracy:.2%}, {text}"
 
 
 def _note_explosion(federation: Federation, run: Run, loss: float | None, reporter: Reporter) -> None:
