@@ -66,7 +66,6 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         "train_samples": 800, "test_samples": 200, "head": True, "weights": "uniform", "drop_last": True,
         "optimizer_state": "client", "exhausted": "refill", "memory": "keep", "clients_limit": 1,
         "steps_limit": 2, "evaluate_on": "test", "eval_model": "sel", "eval_drop_last": True, "target": 0.5,
-        "evaluate_every": 1,
         "shift": "bernoulli", "shift_probability": 0.1, "shift_sequence": 2, "shift_metric": "mean_current",
         "shortcut": "B", "validation": 0.1, "probe_curvature": 1, "probe_samples": 16, "lr_warmup": 1,
         "lr_schedule": "step", "lr_step": 2, "stragglers": 0.5, "straggler_min": 2, "keep_steps": "2:all:all",
@@ -81,9 +80,9 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
     settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given
-    others = {  # for other partitions, data and networks, or instead of epochs and SGD
+    others = {  # for other partitions, data and networks, instead of epochs and SGD, or not under a shift
         "phi", "rho", "shards", "classes_per_client", "test_data", "local_steps", "lr_min", "optimizer",
-        "adam_beta1", "adam_beta2", "adam_eps", "lora",
+        "adam_beta1", "adam_beta2", "adam_eps", "lora", "evaluate_every",
     }  # fmt: skip
     assert set(given) | others | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
 
