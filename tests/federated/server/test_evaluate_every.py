@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+import fedscope as fs
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.server.summary import summary
+from fedscope.figures.runs.drawings import draw
+from fedscope.workflows.run_records import run_records
 from tests.federated.runs import interrupted, resumed, trained
 
 SETTINGS = Settings(
@@ -124,11 +127,12 @@ def test_shifts_take_every_round() -> None:
 def test_a_line_connects_the_rounds_that_were_evaluated(
     runs: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fedscope.api.registry import Registry
-
-    (line,) = Registry(runs[1].folder.parent)["seldom"].plot().lines
+    (line,) = fs.Registry(runs[1].folder.parent)["seldom"].plot().lines
     assert np.array_equal(line.get_xdata(), [2, 4, 5])
     monkeypatch.chdir(tmp_path)
     both = ["each", "seldom", "--registry", str(runs[0].folder.parent)]
+    own = run_records(Registry(runs[1].folder.parent), ["seldom"])
+    drawn = draw(own, "accuracy").axes[0].lines[0]
+    assert np.array_equal(drawn.get_xdata(), [2, 4, 5])
     for kind in ("accuracy", "bytes"):
         assert call(["plot-runs", *both, "--kind", kind, "--out", f"{kind}.png"]) == 0

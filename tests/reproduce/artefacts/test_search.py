@@ -7,6 +7,8 @@ from typing import cast
 
 import numpy as np
 import pytest
+from scipy.stats import f as f_distribution
+from scipy.stats import multivariate_t
 
 from fedscope.records.artefact import SearchRecord, SearchResult
 from fedscope.reproduce.artefacts.filled import FilledCell
@@ -68,6 +70,28 @@ def test_the_rounds_of_the_print_are_found_on_its_own_curve() -> None:
         ("best_half_accuracy", HALF), ("best_accuracy", FULL),
     ]  # fmt: skip
     assert one.entries[1].expected == pytest.approx(FULL, abs=0.2)
+
+
+def test_posterior_and_p_are_those_of_a_direct_computation() -> None:
+    """By scipy's multivariate t, over the best of the rounds so far, with a prior of 1/T."""
+    rng = np.random.default_rng(0)
+    accuracies = [a + float(rng.normal(0, 0.01)) for a in curve(HALF, FULL, 40, end=60)]
+    record = found({("E = 1", "FedAvg"): accuracies})
+    one = of(record)["E = 1"]
+    a, b = record.spread["best_half_accuracy"], record.spread["best_accuracy"]
+    shape = (1 / 3 + 1) * np.array([[a * a, 0.5 * a * b], [0.5 * a * b, b * b]])
+    likelihood = multivariate_t(np.zeros(2), shape, df=4)
+    logs = {}
+    for rounds in range(2, 61):
+        best = [100 * max(accuracies[: rounds // 2]), 100 * max(accuracies[:rounds])]
+        y = np.log([HALF / best[0], FULL / best[1]])
+        logs[rounds] = (likelihood.logpdf(y) - math.log(rounds), y @ np.linalg.inv(shape) @ y)
+    weights = np.exp([log for log, _ in logs.values()])
+    assert one.rounds == max(logs, key=lambda rounds: logs[rounds][0])
+    assert one.log_evidence == pytest.approx(math.log(weights.sum()))
+    below = np.cumsum(weights) / weights.sum()
+    assert (one.low, one.high) == (2 + int((below < 0.025).sum()), 2 + int((below < 0.975).sum()))
+    assert one.p == pytest.approx(f_distribution.sf(logs[one.rounds][1], 1, 4))  # of two numbers, T is fitted
 
 
 def test_the_curve_with_the_printed_slope_is_the_likelier() -> None:
