@@ -60,7 +60,7 @@ class Run(Drawn, Referring):
 
     @property
     def accuracy(self) -> float | None:
-        """The last round's accuracy, a share; None before the first."""
+        """The last round's accuracy, a share; None before the first, or where that was not evaluated."""
         rounds = self._folder.metrics()
         return rounds[-1].accuracy if rounds else None
 

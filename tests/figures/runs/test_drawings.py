@@ -108,6 +108,16 @@ def test_curves_are_compared_on_the_rounds_that_all_have() -> None:
     assert (left.get_title(), right.get_title()) == ("all, to round 4", "those trained to round 9")
 
 
+def test_a_run_without_an_accuracy_takes_nothing_from_the_others() -> None:
+    """Its network was not evaluated, as of a run from elsewhere."""
+    unknown = record("fedprox", rounds=9)
+    unknown["metrics"]["accuracy"] = [None] * 9
+    (axes,) = draw([record(rounds=4), unknown], "accuracy").axes
+    assert [len(np.asarray(line.get_xdata())) for line in axes.lines] == [4, 0]
+    left, right = draw([record(rounds=4), unknown, record("fedsam", rounds=6)], "accuracy").axes
+    assert (left.get_title(), right.get_title()) == ("all, to round 4", "those trained to round 6")
+
+
 def test_accuracy_by_traffic_names_its_unit() -> None:
     (axes,) = draw([record()], "bytes").axes
     assert axes.get_xlabel() == "sent by server and clients (MB)"

@@ -64,14 +64,15 @@ class Panel:
 
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
     """Draw lines over the rounds that all share, and beside them whole those that are longer."""
-    shared = min(max(line.x, default=0.0) for line in lines)
-    longer = [line for line in lines if max(line.x, default=0.0) > shared]
+    ends = {line.label: line.x[-1] for line in lines if len(line.x)}  # a line may have no value at all
+    shared = min(ends.values(), default=0.0)
+    longer = [line for line in lines if ends.get(line.label, 0.0) > shared]
     if not longer:
         return panels_figure([Panel(lines, "round", y_label)], title=title, caption=caption)
     cut = [line.where(line.x <= shared) for line in lines]
     panels = [
         Panel(cut, "round", y_label, f"all, to round {shared:.0f}"),
-        Panel(longer, "round", y_label, f"those trained to round {max(max(line.x) for line in longer):.0f}"),
+        Panel(longer, "round", y_label, f"those trained to round {max(ends.values()):.0f}"),
     ]
     return panels_figure(panels, beside=True, title=title, caption=caption, width=style.WIDE_COLUMN)
 

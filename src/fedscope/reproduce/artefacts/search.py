@@ -19,7 +19,7 @@ from fedscope.reproduce.recipes.published import table
 from fedscope.reproduce.recipes.search import COMPARED, Search
 from fedscope.reproduce.recipes.spec import Recipe
 
-LEAST = 2  # rounds, of which one is the first half
+_LEAST = 2  # rounds, of which one is the first half
 _INSIDE = (0.025, 0.975)  # of the posterior of T
 _FLOOR = 0.01  # percent
 
@@ -89,7 +89,7 @@ class _Inference:
 
     def _result(self, column: str, theirs: Array, one: _Candidate) -> Record:
         covariance = self._covariance(one)
-        lengths = np.arange(LEAST, one.best.shape[1] + 1)
+        lengths = np.arange(_LEAST, one.best.shape[1] + 1)
         ratios = [np.log(theirs / one.expected(length)) for length in lengths]
         logs = np.array([log_density(y.reshape(-1), covariance, self.search.dof) for y in ratios])
         top = float(logs.max())
@@ -139,7 +139,7 @@ class _Inference:
                 several = [label for row, (label, _) in rows if len(own[row]) > 1]
                 curves = [[_best_so_far(one) for one in ones] for _, ones in chosen]
                 end = min(len(curve) for each in curves for curve in each)
-                if end >= LEAST:
+                if end >= _LEAST:
                     best = np.array([np.mean([curve[:end] for curve in each], 0) for each in curves])
                     seeds = np.array([float(len(each)) for each in curves])
                     found.append(_Candidate(", ".join(filter(None, [column, *several])), best, seeds))
