@@ -47,7 +47,7 @@ def test_partial_renders_what_there_is(fedscope: Command) -> None:
     assert done.json["faults"] == {}
     page = Path("g/man/table2-cpu.md").read_text()
     assert "not run [51.49]" in page
-    assert "FedSAM, FedDyn and FedDC, each with and without MAN, stop at round 150 of 500" in page
+    assert "FedDC, each with and without MAN, stop at round 150 of 500" in page
 
 
 def test_a_rerun_is_compared_with_a_gallery(fedscope: Command) -> None:

@@ -194,10 +194,12 @@ class SearchResult(Plain):
 
     column: str  # label of the printed column
     candidate: str  # label of the settings
-    share: float | None  # posterior under equal priors, of those that are long enough; None: too short
+    # posterior under equal priors, of those that are long enough; None: too short, or the only one
+    share: float | None
     rounds: Count  # T that fits best; of one that is too short its end [rounds]
     low: Count  # 2.5 % of the posterior of T are at most here [rounds]
     high: Count  # 97.5 % of it [rounds]
+    end: Count  # of the training; T beyond it are not compared [rounds]
     short: bool  # whether the training ends below the printed accuracies
     log_evidence: float  # of the printed numbers, over all T
     p: float  # of numbers that fit no better, if these settings and T are right

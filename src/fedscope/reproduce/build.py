@@ -40,7 +40,8 @@ def build(
     for recipe in recipes:
         cells, filled = plan.cells[recipe.name], plan.filled[recipe.name]
         text = command(recipe, choices, place.registry, partial=partial)
-        record = assemble(recipe, cells, filled, text, plan.diverged[recipe.name])
+        lost, elsewhere = plan.diverged[recipe.name], plan.elsewhere[recipe.name]
+        record = assemble(recipe, cells, filled, text, lost, elsewhere)
         if why := why_not_overwrite(record, place.out):
             faults[f"writing {recipe.name}"] = why
         else:

@@ -12,7 +12,7 @@ from fedscope.process import has_bfloat16
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.spec import Recipe, recipe
 from fedscope.reproduce.runs import measure as measuring
 from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate
 from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
@@ -130,6 +130,20 @@ class Plan:
             ]
             for name, own in self.cells.items()
         }
+
+    @cached_property
+    def elsewhere(self) -> dict[str, list[FilledCell]]:
+        """The cells of another recipe that tell the spread between trainings, as far as they have a run."""
+        found: dict[str, list[FilledCell]] = {}
+        for one in self.recipes:
+            name, column = one.spread_of or ("", "")
+            own = cells(recipe(name, one.scale.name)) if name else []
+            found[one.name] = [
+                FilledCell(cell, match, self.place.registry)
+                for cell in own
+                if cell.column == column and (match := self.inventory.find(cell))
+            ]
+        return found
 
     @cached_property
     def diverged(self) -> dict[str, list[tuple[Cell, RunEntry]]]:

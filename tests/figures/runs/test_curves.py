@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import Line, Panel, panels_figure
+from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
+from fedscope.figures.runs.line import Line
 from fedscope.figures.style import curve_look
 
 ROUNDS = np.arange(1.0, 61.0)
@@ -33,6 +34,27 @@ def test_no_two_of_many_lines_look_alike() -> None:
     looks = {(str(line.get_color()), str(line._dash_pattern)) for line in axes.lines}  # type: ignore[attr-defined]
     assert len(looks) == len(lines)
     assert len({str(curve_look(place)) for place in range(50)}) == 50
+
+
+def test_more_lines_than_an_axes_can_show_are_grouped_by_their_ends() -> None:
+    """Twelve stand in one pair of axes; of thirteen and a reference each panel has a third in colour."""
+    lines = [Line(f"m{place}", ROUNDS, ROUNDS * (1 + place % 7) + place) for place in range(14)]
+    assert len(rounds_figure(lines[:12], y_label="accuracy (%)").axes) == 1
+    panels = rounds_figure(lines, y_label="accuracy (%)").axes
+    named = []
+    for axes in panels:
+        legend = axes.get_legend()
+        assert legend
+        reference, *own = [text.get_text() for text in legend.get_texts()]
+        assert reference == "m0"
+        assert len(axes.lines) == 14  # the others in grey
+        named.append(own)
+    assert sorted(name for own in named for name in own) == sorted(line.label for line in lines[1:])
+    ends = {line.label: line.y[-1] for line in lines}
+    assert [ends[name] for own in named for name in own] == sorted(
+        (ends[line.label] for line in lines[1:]), reverse=True
+    )
+    assert len({axes.get_ylim() for axes in panels}) == 1
 
 
 def test_the_legend_reads_row_by_row() -> None:

@@ -35,6 +35,18 @@ def test_a_dot_stands_at_its_ratio_in_the_row_of_its_condition() -> None:
     assert len([line for line in right.lines if line.get_marker() == "o"]) == 2
 
 
+def test_panels_have_one_scale_and_what_is_beyond_it_is_a_triangle() -> None:
+    far = RatioRow("far", {"λ_max": {"FedAvg": 0.01, "FedAvg+MAN": 90.0}, "trace": {"FedAvg": 1.0}})
+    left, right = ratios_figure([*ROWS * 8, far], x_label="x").axes
+    assert left.get_xlim() == right.get_xlim()
+    low, high = left.get_xlim()
+    ends = {str(line.get_marker()): float(np.asarray(line.get_xdata())[0]) for line in left.lines}
+    assert low < ends["<"] == pytest.approx(0.5)
+    assert high > ends[">"] == pytest.approx(1.2)
+    inside = [line for line in left.lines if line.get_marker() == "o"]
+    assert len(inside) == 4 * 8
+
+
 def test_what_adds_to_a_method_is_filled_in_its_colour() -> None:
     left, _ = ratios_figure(ROWS, x_label="x").axes
     alone, added, *_ = [line for line in left.lines if line.get_marker() == "o"]

@@ -16,7 +16,7 @@ def one(value: float, error: float | None = None, round: int = 10) -> Sample:
 
 
 def many(*values: float, round: int = 10) -> Sample:
-    return Sample(tuple(Number(value, 99.0) for value in values), (None,) * len(values), round)
+    return Sample(tuple(Number(value, 0.1) for value in values), (None,) * len(values), round)
 
 
 def table(quantity: str = "accuracy", *, column: str = "", **rows: Sample) -> Samples:
@@ -54,13 +54,13 @@ def test_the_interval_of_the_difference_decides(theirs: float, verdict: str) -> 
 
 
 def test_seeds_decide_where_there_are_some() -> None:
-    """Welch on (50, 52, 54) and (40, 41, 42), t = 11/√(4/3 + 1/3) = 8.5; the runs' own errors are unused."""
+    """Welch on (50, 52, 54) and (40, 41, 42), t = 11/√(4/3 + 1/3) = 8.5, beside the test samples' errors."""
     found = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(40, 41, 42)), [""])
     assert found.verdict == "holds"
     assert "(one seed)" not in found.evidence[0]
     gap = difference("accuracy", many(50, 52, 54), many(40, 41, 42))
     assert gap.value == pytest.approx(11)
-    assert gap.stderr == pytest.approx(math.sqrt(4 / 3 + 1 / 3))
+    assert gap.stderr == pytest.approx(math.sqrt(4 / 3 + 1 / 3 + 2 * 0.1**2))
     assert gap.data[1] == pytest.approx((5 / 3) ** 2 / ((4 / 3) ** 2 / 2 + (1 / 3) ** 2 / 2))
     near = judge("A > B in accuracy", table(A=many(50, 52, 54), B=many(47, 52, 52)), [""])
     assert near.verdict == "undecided"
@@ -116,7 +116,7 @@ def test_all_columns_must_bear_it_out() -> None:
 def test_what_has_no_error_or_no_row_is_undecided() -> None:
     assert judge("A < B in accuracy", table(A=one(1), B=one(9, 0.1)), [""]).verdict == "undecided"
     missing = judge("A < B in accuracy", table(A=one(1, 0.1)), [""])
-    assert (missing.verdict, missing.evidence) == ("undecided", ("the rows are not both there",))
+    assert (missing.verdict, missing.evidence) == ("undecided", ("no value of B",))
     empty = Sample((Number(None, text="500+"),), (None,), 10)
     assert judge("A < B in accuracy", table(A=one(1, 0.1), B=empty), [""]).verdict == "undecided"
 
@@ -176,7 +176,10 @@ def test_exact_counts_decide_without_errors() -> None:
     found = judge("A < B in macs", table("macs", A=one(1, 0.0), B=one(2, 0.0)), [""])
     assert (found.verdict, found.evidence) == ("holds", ("A − B = −1.000",))
     drift = judge("A < B in drift", table("drift", A=one(1, 0.0), B=one(2, 0.0)), [""])
-    assert drift.evidence == ("A − B = −1.000 (one seed)",)  # a training's number, exact for this one alone
+    assert drift.verdict == "undecided"  # a training's number, exact for this one alone
+    assert drift.evidence == ("A − B = −1.000, of no known error",)
+    several = judge("A < B in drift", table("drift", A=many(1, 1.1), B=many(9, 9.1)), [""])
+    assert several.verdict == "holds"
 
 
 def test_records_of_the_same_samples_are_paired() -> None:

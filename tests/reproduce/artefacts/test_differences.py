@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -48,15 +49,20 @@ def test_a_single_seed_borrows_the_spread_of_the_others() -> None:
     spread = spread_between_seeds(ROWS, "", "accuracy")
     gap = difference("accuracy", seeds(43), seeds(41), spread)
     assert (gap.value, gap.data[1]) == (2, 3)
-    assert gap.stderr == pytest.approx(math.sqrt(2 * 4 / 3))
+    assert gap.stderr == pytest.approx(math.sqrt(2 * 4 / 3 + 2 * 0.1**2))
     against_many = difference("accuracy", seeds(43), seeds(50, 51, 52), spread)
-    assert against_many.stderr == pytest.approx(math.sqrt(4 / 3 + 4 / 9))
+    assert against_many.stderr == pytest.approx(math.sqrt(4 / 3 + 4 / 9 + 2 * 0.1**2))
     (claim,) = judge(["C > D in accuracy"], ROWS, [""], ["A", "B", "C", "D"])
     assert claim.verdict == "undecided"
-    assert "(one seed, the spread between seeds of A and B)" in claim.evidence[0]
+    assert "(one seed; spread between trainings of A and B)" in claim.evidence[0]
     alone = column("accuracy", C=seeds(43), D=seeds(41))
+    assert spread is not None
+    elsewhere = replace(spread, source="man/table1")
     (claim,) = judge(["C > D in accuracy"], alone, [""], ["C", "D"])
     assert claim.verdict == "holds"
+    (claim,) = judge(["C > D in accuracy"], alone, [""], ["C", "D"], borrowed={"accuracy": elsewhere})
+    assert claim.verdict == "undecided"
+    assert "(one seed; spread between trainings of man/table1)" in claim.evidence[0]
 
 
 def test_accuracies_are_paired_over_the_test_samples() -> None:
@@ -77,3 +83,16 @@ def test_accuracies_are_paired_over_the_test_samples() -> None:
         assert together.data[1] == 1
     elsewhere = Sample((Number(55.0, 3.5),), (record([True] * 200, "other"),), 10)
     assert difference("best_accuracy", ours, elsewhere).stderr == pytest.approx(math.hypot(3.4, 3.5))
+
+
+def test_the_trainings_that_pair_need_not_be_the_first_ones() -> None:
+    """The answers of the first seed were not kept: 30 and 10 of 200 differ in the second's."""
+    first = record([True] * 130 + [False] * 70)
+    second = record([False] * 30 + [True] * 100 + [True] * 10 + [False] * 60)
+    ours = Sample((Number(66.0, 3.4), Number(64.0, 3.4)), (None, first), 10)
+    theirs = Sample((Number(56.0, 3.5), Number(54.0, 3.5)), (None, second), 10)
+    found = difference("best_accuracy", ours, theirs)
+    assert found.value == 10
+    assert found.stderr == pytest.approx(math.sqrt(1 + 1 + 1e4 * 38 / 199 / 200))
+    lost = Sample(theirs.numbers, (None, None), 10)
+    assert difference("best_accuracy", ours, lost).stderr == pytest.approx(math.sqrt(2 + 3.4**2 + 3.5**2))

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, multivariate_t
 
 from fedscope.reproduce.artefacts.likelihood import Errors, fit, log_density, pooled_spread, shares
@@ -53,8 +54,36 @@ def test_a_common_factor_is_found_and_leaves_nothing() -> None:
     found = fit(np.log(np.tile([1.25, 0.5], (3, 1))), ERRORS, 4)
     assert found.factors == pytest.approx([1.25, 0.5])
     assert found.residual == pytest.approx(0, abs=1e-12)
-    assert found.ratios_only == pytest.approx(log_density(np.zeros(6), ERRORS.covariance(), 4))
-    assert found.log_likelihood < found.ratios_only
+
+
+def test_the_ratios_alone_know_nothing_of_the_level() -> None:
+    """Neither a common factor nor an error of it, here of 10 %, changes what the ratios say."""
+    rng = np.random.default_rng(2)
+    ratios = rng.normal(scale=0.1, size=(3, 2))
+    found = fit(ratios, ERRORS, 4)
+    assert fit(ratios + np.array([0.3, -0.2]), ERRORS, 4).ratios_only == pytest.approx(found.ratios_only)
+    assert fit(ratios + np.array([0.3, -0.2]), ERRORS, 4).residual == pytest.approx(found.residual)
+
+    class Looser(Errors):
+        def covariance(self) -> NDArray[np.float64]:
+            return super().covariance() + np.kron(np.ones((3, 3)), 0.01 * np.eye(2))
+
+    looser = Looser(**vars(ERRORS))
+    assert fit(ratios, looser, 4).ratios_only == pytest.approx(found.ratios_only)
+    assert fit(ratios, looser, 4).log_likelihood != pytest.approx(found.log_likelihood)
+    contrasts = np.kron([[0.5**0.5, -(0.5**0.5), 0], [6**-0.5, 6**-0.5, -2 * 6**-0.5]], np.eye(2))
+    scale = contrasts @ ERRORS.covariance() @ contrasts.T
+    assert found.ratios_only == pytest.approx(
+        multivariate_t.logpdf(contrasts @ ratios.reshape(-1), shape=scale, df=4)
+    )
+
+
+def test_what_a_seed_gives_to_all_methods_is_in_every_pair() -> None:
+    alike = replace(ERRORS, alike=0.8)
+    found, plain = alike.covariance(), ERRORS.covariance()
+    assert np.diag(found) == pytest.approx(np.diag(plain))
+    assert found[0, 2] - plain[0, 2] == pytest.approx(0.8 * 2 * 0.06**2)
+    assert found[0, 4] - plain[0, 4] == pytest.approx(0.8 * (1 + 3**-0.5) * 0.06**2)
 
 
 def test_numbers_of_a_reading_with_its_own_errors_favour_it() -> None:

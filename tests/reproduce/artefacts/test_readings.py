@@ -61,11 +61,17 @@ class Stub:
 
 
 def found(
-    one: Recipe, *, factor: float = 1.0, level: float = 1.0, seeds: tuple[int, ...] = (83217,)
+    one: Recipe,
+    *,
+    factor: float = 1.0,
+    level: float = 1.0,
+    seeds: tuple[int, ...] = (83217,),
+    second: float = 1.0,
 ) -> ReadingsResult:
     """The inference where test samples give the printed numbers, and training samples ``factor`` of them.
 
-    All are ``level`` times these; short runs stand before their growth. A second seed has 10 % more.
+    All are ``level`` times these; short runs stand before their growth. A second seed has 10 % more, a
+    second draw ``second`` times as much.
     """
     filled = []
     for cell in cells(one, Choices(seeds=seeds)):
@@ -73,7 +79,7 @@ def found(
         for name, wanted in cell.measures.items():
             values = {
                 quantity: paper(cell.row, quantity) * level * (1.0 if wanted.split == "test" else factor)
-                * (1.1 if cell.seed != 83217 else 1.0)
+                * (1.1 if cell.seed != 83217 else 1.0) * (second if wanted.draw else 1.0)
                 / (GROWTH[quantity] if cell.settings.rounds < 500 else 1.0)
                 for quantity in GROWTH
             }  # fmt: skip
@@ -112,7 +118,7 @@ def test_short_runs_are_brought_to_the_last_round() -> None:
     assert short.growth == pytest.approx(2.0)
     assert short.expected == pytest.approx(35.13)
     assert short.measured == pytest.approx(35.13 / 2)
-    assert result.grown_on == ("FedAvg", "FedAvg+MAN")
+    assert result.grown_on == WHOLE.columns["δ = 0.3, round 150, server"].rows
     assert result.growth == pytest.approx(GROWTH)
 
 
@@ -167,8 +173,22 @@ def test_an_estimator_without_errors_has_those_of_the_plain_reading() -> None:
 def test_a_single_draw_has_the_spread_between_draws_of_as_many_samples() -> None:
     several, single = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=64, model="reported")
     result = found(only(several, single))
-    assert by_name(result, single).sampling_spread == by_name(result, several).sampling_spread
-    assert by_name(result, several).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0))  # all alike
+    assert by_name(result, single).sampling_spread == pytest.approx(by_name(result, several).sampling_spread)
+    # all alike: at least the error of the measurement
+    assert by_name(result, several).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.01))
+    apart = found(only(several, single), second=1.1)
+    assert by_name(apart, single).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)
+
+
+def test_rows_in_doubt_are_left_out_once() -> None:
+    one = only(TRUTH, Reading(samples=1024))
+    assert one.readings
+    assert one.readings.doubtful == ("FedDC", "FedDC+MAN")
+    result = found(one, factor=0.7)
+    (without,) = (s for s in result.sensitivities if s.change.startswith("without"))
+    assert without.change == "without FedDC and FedDC+MAN"
+    assert without.best == TRUTH.name
+    assert 0.5 < without.share < result.results[0].share  # six methods tell less than eight
 
 
 def test_percentages() -> None:

@@ -12,7 +12,7 @@ from scipy.stats import multivariate_t
 
 from fedscope.records.artefact import SearchRecord, SearchResult
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.search import grid_of, search_of
+from fedscope.reproduce.artefacts.search import between, grid_of, search_of
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.published import table
 from fedscope.reproduce.recipes.search import Search
@@ -63,7 +63,7 @@ def test_the_rounds_of_the_print_are_found_on_its_own_curve() -> None:
     one = of(found({("E = 1", "FedAvg"): curve(HALF, FULL, TRUTH)}))["E = 1"]
     assert abs(one.rounds - TRUTH) <= 4  # the prior leans to fewer
     assert one.low < TRUTH < one.high
-    assert one.share == 1.0
+    assert one.share is None  # the only one
     assert not one.short
     assert one.p > 0.9
     assert [(e.quantity, e.printed) for e in one.entries] == [
@@ -113,14 +113,15 @@ def test_a_training_that_ends_below_says_nothing() -> None:
     assert every["E = 1"].share is None
     assert every["E = 1"].rounds == 60
     assert every["E = 1"].entries[1].expected == pytest.approx(100 * short[-1])
-    assert every["E = 2"].share == 1.0
+    assert every["E = 2"].share is None
     assert list(every) == ["E = 2", "E = 1"]
 
 
 def test_a_training_that_ends_within_the_error_counts() -> None:
     one = of(found({("E = 1", "FedAvg"): curve(HALF, FULL, TRUTH, end=195)}))["E = 1"]
     assert not one.short
-    assert one.high == 195
+    assert one.high == one.end == 195
+    assert between(one.low, one.high, one.end).endswith(" to ≥ 195")
 
 
 def test_rows_that_stand_for_one_printed_row_are_candidates_of_their_own() -> None:
@@ -194,6 +195,8 @@ def test_the_table_shows_every_candidate_and_the_print() -> None:
     grid = grid_of(record.to_json())
     assert grid["header"][:5] == ["printed", "candidate", "share", "rounds T", "p"]
     first, second = grid["rows"][:2]
-    assert first[:3] == [COLUMN, "E = 1", "100 %"]
+    assert first[:3] == [COLUMN, "E = 1", "–"]
+    one = of(record)["E = 1"]
+    assert first[3] == f"{one.rounds} ({one.low} to {one.high})"
     assert second[:4] == [COLUMN, "E = 2", "–", "> 60"]
     assert first[-1].endswith("[45.97]")

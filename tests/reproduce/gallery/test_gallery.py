@@ -60,7 +60,8 @@ def test_the_committed_artefacts_follow_from_the_committed_runs() -> None:
     recipes = [recipe(name, "cpu") for name in written]
     plan = Plan(recipes, Choices(), Place(PROJECT / "checkpoints" / "papers", GALLERY), partial=True)
     for one in recipes:
-        found = assemble(one, plan.cells[one.name], plan.filled[one.name], "", plan.diverged[one.name])
+        lost, elsewhere = plan.diverged[one.name], plan.elsewhere[one.name]
+        found = assemble(one, plan.cells[one.name], plan.filled[one.name], "", lost, elsewhere)
         kept = committed(f"{one.name}-cpu.json")
         same = {"command": "", "versions": {}}  # how and with what it was made
         assert found.to_json() | same == kept.to_json() | same, one.name
@@ -89,6 +90,7 @@ def test_what_is_not_whole_is_marked_in_the_index(tmp_path: Path) -> None:
         if ".md" in line
     }
     assert "in part" in lines["part"]
+    assert "| yes |" in lines["whole"]
     assert "in part" not in lines["whole"]
 
 

@@ -15,6 +15,7 @@ def result(
     added: float = 1.0,
     split: str = "test",
     samples: str = "32",
+    log_likelihood: float = 0.0,
 ) -> Record:
     entries = [
         {
@@ -27,7 +28,8 @@ def result(
     return {
         "name": name, "settings": {"split": split, "samples": samples}, "draws": 1,
         "entries": entries, "sampling_spread": {},
-        "log_likelihood": 0.0, "share": share, "factors": {"lambda_max": 1 / scale, "trace": 1 / scale},
+        "log_likelihood": log_likelihood, "share": share,
+        "factors": {"lambda_max": 1 / scale, "trace": 1 / scale},
         "ratios_only": share, "residual": 0.1, "p": 0.5,
     }  # fmt: skip
 
@@ -54,7 +56,7 @@ def test_as_few_readings_as_share_95_per_cent() -> None:
 
 
 def test_an_axis_is_settled_by_a_setting_of_95_per_cent() -> None:
-    both = (result("a", 0.97), result("b", 0.03, split="train"))
+    both = (result("a", 0.97), result("b", 0.03, split="train", log_likelihood=-3.5))
     found = inference(readings(*both, axes=AXES))
     assert found["settled"] == ["samples of: test"]
     assert found["unsettled"] == ["number of samples"]
@@ -62,9 +64,19 @@ def test_an_axis_is_settled_by_a_setting_of_95_per_cent() -> None:
 
 def test_an_axis_is_not_settled_by_what_was_tried_with_other_unlikely_settings() -> None:
     """The only one on training samples also had more of them, which may be why it is unlikely."""
-    found = inference(readings(result("a", 0.97), result("b", 0.03, split="train", samples="64"), axes=AXES))
+    apart = result("b", 0.03, split="train", samples="64", log_likelihood=-3.5)
+    found = inference(readings(result("a", 0.97), apart, axes=AXES))
     assert found["settled"] == []
     assert found["unsettled"] == ["samples of", "number of samples"]
+
+
+def test_an_axis_is_not_settled_by_a_share_that_is_mostly_the_prior() -> None:
+    """Nine in ten readings are of test samples; the only pair favours these by e^0.8, which is 69 %."""
+    both = (result("a", 0.97), result("b", 0.03, split="train", log_likelihood=-0.8))
+    assert inference(readings(*both, axes=AXES))["settled"] == []
+    third = result("c", 0.0, samples="64"), result("d", 0.0, split="train", samples="64", log_likelihood=-9.0)
+    assert inference(readings(*both, *third, axes=AXES))["settled"] == []
+    assert inference(readings(*third, axes=AXES))["settled"] == ["samples of: test"]
 
 
 def test_the_worst_method_is_that_after_the_common_factor() -> None:

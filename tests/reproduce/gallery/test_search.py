@@ -16,10 +16,13 @@ from tests.reproduce.gallery.test_render import artefact
 PRINTED = {"best_half_accuracy": 40.0, "best_accuracy": 46.0}
 
 
-def result(candidate: str, share: float | None, *, column: str = "column 1", p: float = 0.4) -> Record:
+def result(
+    candidate: str, share: float | None, *, column: str = "column 1", p: float = 0.4, high: int = 8
+) -> Record:
+    """Return a candidate's result; without a share it is too short, with one of 0 the only one."""
     return {
-        "column": column, "candidate": candidate, "share": share, "short": share is None,
-        "rounds": 6, "low": 5, "high": 8, "log_evidence": 0.0, "p": p,
+        "column": column, "candidate": candidate, "share": share or None, "short": share is None,
+        "rounds": 6, "low": 5, "high": high, "end": 20, "log_evidence": 0.0, "p": p,
         "entries": [
             {"row": "FedAvg", "quantity": quantity, "expected": value + 1, "printed": value}
             for quantity, value in PRINTED.items()
@@ -55,8 +58,9 @@ def test_the_page_says_the_likeliest_and_how_sure_that_is() -> None:
 
 
 def test_one_candidate_alone_has_no_share_to_speak_of() -> None:
-    page = markdown(artefact(**searched(result("E = 1", 1.0, p=0.01), scale="smoke")))
-    assert "the only one that is long enough. Even this does not explain the numbers" in page
+    page = markdown(artefact(**searched(result("E = 1", 0.0, p=0.01, high=20), scale="smoke")))
+    assert "(5 to ≥ 20), the only one that is long enough. Even this does not explain the numbers" in page
+    assert "100 %" not in page
     assert "of a stand-in, and say nothing of the paper" in page
 
 
@@ -96,4 +100,4 @@ def test_a_paper_whose_columns_are_out_of_reach_says_so(tmp_path: Path) -> None:
 def test_the_table_has_the_print_in_brackets(share: float | None) -> None:
     page = markdown(artefact(**searched(result("E = 1", share))))
     assert "| 41.00 [40.00] | 47.00 [46.00] |" in page
-    assert ("6 (5 to 8)" if share else "\\> 6 | – |") in page
+    assert ("6 (5 to 8)" if share else "\\> 20 | – |") in page

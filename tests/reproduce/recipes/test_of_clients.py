@@ -49,6 +49,18 @@ def value(folder: Path, name: str) -> float:
     return number
 
 
+def test_a_gap_is_without_the_bias_of_few_samples_and_as_uncertain_as_its_interval(folder: Path) -> None:
+    record = result(folder, CLIENTS)
+    assert isinstance(record, ClientsRecord)
+    flatness = record.to_json()["flatness"]
+    loss = next(one for one in flatness if one["quantity"] == "loss")
+    gap = next(one for one in loss["gaps"] if one["name"] == "discrepancy")
+    gap["mean"] |= {"value": 5.0, "bias": 2.0, "stderr_data": 0.5, "dof": 4.0, "interval": [-1.0, 7.0]}
+    found = from_record("gap_loss", record.edited(flatness=flatness))
+    assert (found.value, found.dof) == (3.0, 4.0)
+    assert found.error == pytest.approx(4 / 2.776445)  # of Student's t with 4 degrees of freedom
+
+
 def test_drift_is_the_spread_of_the_uploads(folder: Path) -> None:
     record = result(folder, CLIENTS)
     assert isinstance(record, ClientsRecord)

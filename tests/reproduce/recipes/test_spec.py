@@ -130,7 +130,8 @@ def test_a_column_may_have_seeds_of_its_own() -> None:
 
 def test_a_row_of_a_column_may_have_seeds_of_its_own() -> None:
     one = recipe("man/table2", "cpu")
-    own = replace(one.columns["δ = 0.3"], seeds={"FedAvg": (83217, 43217)})
+    rows = ("FedAvg", "FedAvg+MAN")
+    own = replace(one.columns["δ = 0.3"], rows=rows, seeds={"FedAvg": (83217, 43217)})
     found = cells(replace(one, columns={"δ = 0.3": own}))
     assert {(cell.row, cell.seed) for cell in found} == {
         ("FedAvg", 83217), ("FedAvg", 43217), ("FedAvg+MAN", 83217),
@@ -170,3 +171,15 @@ def test_gaps_and_inferred_numbers_stay_marked() -> None:
     reached = printed("man/table1", "FedAvg", "CIFAR-100, iid", "rounds_to_target")
     assert reached is not None
     assert (reached.value, reached.number) == ("500+", None)
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_borrowed_spread_is_of_a_column_with_several_seeds(name: str) -> None:
+    for scale in SCALES:
+        one = recipe(name, scale)
+        if one.spread_of:
+            source, column = one.spread_of
+            other = recipe(source, scale)
+            found = [(cell.row, cell.seed) for cell in cells(other) if cell.column == column]
+            assert len(found) > len({row for row, _ in found})
+            assert one.claims

@@ -129,18 +129,18 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
 
 
 def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
-    wanted = cells(recipe("man/table2", "cpu"), Choices(seeds=(83217,), rows=("FedAvg", "FedDyn")))
+    wanted = cells(recipe("man/table2", "cpu"), Choices(seeds=(83217,), rows=("FedAvg", "FedDC")))
     jobs = {job.settings.method: job for job in missing(wanted, RunInventory(Registry(tmp_path)))}
-    assert set(jobs) == {"fedavg", "feddyn"}
+    assert set(jobs) == {"fedavg", "feddc"}
     assert (jobs["fedavg"].settings.rounds, jobs["fedavg"].settings.keep_every) == (500, 150)
-    assert (jobs["feddyn"].settings.rounds, jobs["feddyn"].settings.keep_every) == (150, 0)
+    assert (jobs["feddc"].settings.rounds, jobs["feddc"].settings.keep_every) == (150, 0)
     assert jobs["fedavg"].settings.save_clients == "none"
     (job,) = missing([cell("FedAvg", "", "fedalign/table1")], RunInventory(Registry(tmp_path)))
     assert job.settings.save_clients == "last"
 
 
 def test_without_bfloat16_new_runs_are_trained_in_fp32(tmp_path: Path) -> None:
-    wanted = cell("FedDyn", "δ = 0.3, round 150")
+    wanted = cell("FedDC", "δ = 0.3, round 150")
     (job,) = missing([wanted], RunInventory(Registry(tmp_path)), bf16=False)
     assert (wanted.settings.precision, job.settings.precision) == ("bf16", "fp32")
     held(tmp_path, "begun", wanted, done=7, finished=False)
@@ -149,18 +149,18 @@ def test_without_bfloat16_new_runs_are_trained_in_fp32(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
-    wanted = cell("FedDyn", "δ = 0.3, round 150")
+    wanted = cell("FedDC", "δ = 0.3, round 150")
     held(tmp_path, "begun", wanted, done=7, finished=False)
     (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
     assert (job.name, job.resume) == ("begun", True)
 
 
 def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -> None:
-    wanted = cell("FedDyn", "δ = 0.3, round 150")
+    wanted = cell("FedDC", "δ = 0.3, round 150")
     run = held(tmp_path, "lost", wanted, done=7, finished=False)
     run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
     assert missing([wanted], RunInventory(Registry(tmp_path))) == []
-    plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDyn",)), Place(tmp_path, tmp_path))
+    plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDC",)), Place(tmp_path, tmp_path))
     assert plan.outline().diverged == {"lost": 7}
     later = held(tmp_path, "later", wanted, done=160, finished=False, rounds=500)
     later.write_manifest(later.manifest().model_copy(update={"diverged": 160}))

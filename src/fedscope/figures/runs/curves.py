@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,46 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import Page, wrapped
+from fedscope.figures.runs.grouped_curves import grouped_figure
+from fedscope.figures.runs.line import Line
 
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.42, 0.1, 0.06, 0.36
 AXES_HEIGHT, LOW_HEIGHT, GAP = 1.9, 1.0, 0.12
 LEGEND_ROW, TITLE_LINE, SMALL_LINE = 0.125, 0.15, 0.115
 MOST_COLUMNS = 4  # of the legend's names above panels side by side
+MOST_LINES = 12  # of one length that one pair of axes shows
 MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
 LONGEST = 5  # characters of a tick at the side
 FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
-
-Values = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line: (m,) places and values, and where known the half-width of the band around it (m,)."""
-
-    label: str
-    x: Values
-    y: Values
-    band: Values | None = None
-    level: bool = False  # a single value, drawn across the axes
-    family: str = ""  # lines of one family share a colour; of several the one that is named so is dashed
-    shaded: bool = False  # the band, at marked points too, where there are bars without
-    points: bool = False  # unconnected, with bars
-
-    def where(self, some: NDArray[np.bool_]) -> "Line":
-        """Return the line at some of its places (m,)."""
-        band = None if self.band is None else self.band[some]
-        return replace(self, x=self.x[some], y=self.y[some], band=band)
-
-    @property
-    def connected(self) -> "Line":
-        """The line over its finite values, without a gap where one is missing between others."""
-        return self.where(np.isfinite(self.y))
 
 
 @dataclass(frozen=True)
@@ -63,10 +39,15 @@ class Panel:
 
 
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
-    """Draw lines over the rounds that all share, and beside them whole those that are longer."""
+    """Draw lines over the rounds that all share, and beside them whole those that are longer.
+
+    More than a pair of axes can show are drawn in groups.
+    """
     ends = {line.label: line.x[-1] for line in lines if len(line.x)}  # a line may have no value at all
     shared = min(ends.values(), default=0.0)
     longer = [line for line in lines if ends.get(line.label, 0.0) > shared]
+    if not longer and len(lines) > MOST_LINES:
+        return grouped_figure(lines, y_label=y_label, title=title, caption=caption)
     if not longer:
         return panels_figure([Panel(lines, "round", y_label)], title=title, caption=caption)
     cut = [line.where(line.x <= shared) for line in lines]

@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
 from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
-from fedscope.figures.runs.curves import Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, cut, groups, rounds_of, spread_of
 from fedscope.figures.runs.layers import layer_figure
+from fedscope.figures.runs.line import Values
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
 from fedscope.records.estimates import Estimate
@@ -108,6 +109,8 @@ def _conditions(found: Sequence[Group], samples: int) -> str:
     parts.append(f"round {rounds[0]}" if len(rounds) == 1 else f"rounds {rounds[0]} to {rounds[-1]}")
     parts.append(_seeds(found))
     bars = "bars: 95\N{NO-BREAK SPACE}% intervals"
+    if len({min(len(group.records), 2) for group in found}) > 1:
+        bars += ", of one seed those of the measurement alone"
     return f"{', '.join(parts)}; curvature on {samples:,} training samples; {bars}"
 
 

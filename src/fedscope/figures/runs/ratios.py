@@ -1,6 +1,7 @@
 """Ratios to a reference as dots: a row for each condition, a panel for each quantity, methods by colour.
 
-A method that adds to another has its colour, and is filled. The line at 1 is the reference.
+A method that adds to another has its colour, and is filled. The line at 1 is the reference. All panels have
+one scale, that of the middle nine tenths of the ratios; what lies beyond is a triangle at its end.
 """
 
 import math
@@ -8,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -22,6 +24,8 @@ from fedscope.figures.text.labels import family
 
 MARKER = 3.2  # diameter in points
 MOST_TICKS = 20
+EDGE, ROOM = 1.03, 1.2  # factors: beyond the outermost dots, and at least to each side of 1
+INSIDE = (0.05, 0.95)  # quantiles of all ratios that the axes reach at least
 TICKS = (  # up to so many decades, ticks at these multiples of a power of ten
     (0.45, (1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0)),
     (2.5, (1.0, 2.0, 5.0)),
@@ -59,6 +63,7 @@ def ratios_figure(
     bases = [family(method, methods) or method for method in methods]
     colors = dict(zip(dict.fromkeys(bases), style.method_colors(len(set(bases))), strict=True))
     looks = {m: (colors[base], m != base) for m, base in zip(methods, bases, strict=True)}
+    limits = _limits(rows)
     names = [text_size(style.typeset(row.name), style.SMALL_SIZE)[0] for row in rows]
     indent = max(names) / POINTS + PAD
     notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
@@ -72,7 +77,7 @@ def ratios_figure(
         for index, quantity in enumerate(quantities):
             left = indent + index * (side + GAP)
             axes = page.figure.add_axes(page.box(left=left, top=head, width=side, height=high))
-            _draw(axes, rows, quantity, looks)
+            _draw(axes, rows, quantity, looks, limits)
             axes.set_title(style.typeset(quantity), fontsize=style.TEXT_SIZE, pad=3)
             axes.set_xlabel(style.typeset(x_label))
             axes.tick_params(labelleft=not index)
@@ -90,23 +95,27 @@ def ratios_figure(
 
 
 def _draw(
-    axes: Axes, rows: Sequence[RatioRow], quantity: str, looks: Mapping[str, tuple[style.Color, bool]]
-) -> None:
+    axes: Axes, rows: Sequence[RatioRow], quantity: str, looks: Mapping[str, tuple[style.Color, bool]],
+    limits: tuple[float, float],
+) -> None:  # fmt: skip
     axes.axvline(1, color=style.FAINT_INK, linewidth=0.6, zorder=1)
     step = SPREAD / max(1, len(looks) - 1)
     for place, row in enumerate(rows):
         axes.axhspan(place - 0.5, place + 0.5, color="0.965" if place % 2 else "white", zorder=0)
         for rank, (method, ratio) in enumerate(row.ratios[quantity].items()):
             color, filled = looks[method]
+            at = min(max(ratio, limits[0]), limits[1])
+            marker = "o" if at == ratio else "<" if ratio < at else ">"
             axes.plot(
-                ratio, place - SPREAD / 2 + rank * step, "o", markersize=MARKER, markeredgecolor=color,
-                markerfacecolor=color if filled else "white", markeredgewidth=0.7, zorder=3,
+                at, place - SPREAD / 2 + rank * step, marker, markersize=MARKER, clip_on=False, zorder=3,
+                markeredgecolor=color, markerfacecolor=color if filled else "white", markeredgewidth=0.7,
             )  # fmt: skip
     axes.set_xscale("log")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [style.typeset(row.name) for row in rows])
     axes.tick_params(axis="y", length=0)
-    low, high = axes.get_xlim()
+    low, high = limits
+    axes.set_xlim(low / EDGE, high * EDGE)
     decades = math.log10(high / low)
     subs = next(subs for most, subs in TICKS if decades <= most)
     axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=MOST_TICKS))
@@ -115,6 +124,14 @@ def _draw(
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.grid(axis="x")
     axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _limits(rows: Sequence[RatioRow]) -> tuple[float, float]:
+    """Return the ends of all axes: of most ratios, and of 1."""
+    every = [ratio for row in rows for ratios in row.ratios.values() for ratio in ratios.values()]
+    known = [ratio for ratio in every if math.isfinite(ratio)] or [1.0]
+    low, high = np.quantile(known, INSIDE[0], method="lower"), np.quantile(known, INSIDE[1], method="higher")
+    return min(float(low), 1 / ROOM), max(float(high), ROOM)
 
 
 def _write_notes(axes: Axes, rows: Sequence[RatioRow], heading: str) -> None:

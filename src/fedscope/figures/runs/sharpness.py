@@ -72,6 +72,7 @@ def against_figure(found: CorrelationRecord, labels: Sequence[str] | None = None
         y_label=GAPS[found.against],
         keys=_keys(labels or [label(record.checkpoint) for record in found.records]),
         shared=True,
+        caption="bars: 95 % intervals over the samples; above: Kendall's τ and its 95 % interval",
     )
 
 

@@ -65,7 +65,7 @@ def measured_on(records: Sequence[HessianRecord]) -> str:
     """Return a caption with the number of samples on which Hessian records were measured."""
     numbers = sorted({record.problem.samples for record in records})
     counts = " or ".join(f"{number:,}" for number in numbers)
-    return f"measured on {counts} samples (λ_max is biased upward on few){in_subspace(records)}"
+    return f"measured on {counts} samples (fewer give a larger λ_max){in_subspace(records)}"
 
 
 def in_subspace(

@@ -6,8 +6,8 @@ made again, or in another form, from the file beside it.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.landscape.surroundings import code
@@ -18,7 +18,7 @@ from fedscope.records.sharpness_compared import LEAST, correlated
 from fedscope.reproduce.artefacts import costs, departures, readings, search
 from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
-from fedscope.reproduce.artefacts.differences import Sample, Samples
+from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread, spread_between_seeds
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.cells import Cell
@@ -38,11 +38,22 @@ def assemble(
     filled: Sequence[FilledCell],
     command: str,
     diverged: Sequence[tuple[Cell, RunEntry]] = (),
+    elsewhere: Sequence[FilledCell] = (),
 ) -> ArtefactRecord:
-    """Return the record of an artefact from the filled cells; the others are empty."""
-    samples = _samples(recipe, filled)
+    """Return the record of an artefact from the filled cells; the others are empty.
+
+    Args:
+        recipe: what is shown.
+        cells: all its cells.
+        filled: those with a run.
+        command: what builds it.
+        diverged: cells whose run diverged.
+        elsewhere: the filled cells that tell the spread between trainings (``spread_of``).
+    """
+    samples, borrowed = _samples(recipe, filled), _spreads(recipe, elsewhere)
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
     absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
+    apart = {(cell.row, cell.column) for cell in cells if departures.apart(cell)}
     drawn = [(one.cell.row, content) for one in filled if (content := _drawn(recipe, one))]
     record: Record = {
         "schema": ARTEFACT_SCHEMA,
@@ -53,10 +64,15 @@ def assemble(
         "kind": recipe.kind,
         "scale": recipe.scale.name,
         "why": list(recipe.scale.why),
-        "reductions": [*departures.left_out(recipe, cells), *departures.reductions(recipe, cells, filled)],
+        "reductions": [
+            *departures.left_out(recipe, cells),
+            *departures.reductions(recipe, cells, filled),
+            *departures.training_samples(filled),
+        ],
         "provisional": departures.provisional(cells),
         "notes": [
             *recipe.notes,
+            *departures.borrowed(recipe, borrowed),
             *departures.notes(filled),
             *departures.divergences(diverged),
             *departures.undrawn(recipe, cells, {row for row, _ in drawn}),
@@ -67,13 +83,13 @@ def assemble(
         "columns": list(recipe.columns),
         "quantities": {q: QUANTITIES[q].title for c in recipe.columns for q in recipe.shows(c)},
         "entries": [
-            _entry(recipe, row, column, quantity, samples, absent)
+            _entry(recipe, row, column, quantity, samples, absent, apart)
             for column, where in recipe.columns.items()
-            for row in where.rows or recipe.rows
+            for row in where.rows or recipe.scale.rows or recipe.rows
             for quantity in recipe.shows(column)
             if not QUANTITIES[quantity].drawn
         ],
-        "claims": [asdict(claim) for claim in _claims(recipe, samples)],
+        "claims": [asdict(claim) for claim in _claims(recipe, samples, borrowed)],
         "drawn": [content for _, content in drawn],
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
@@ -95,12 +111,32 @@ def assemble(
     return ArtefactRecord.read(json.loads(json.dumps(record)))
 
 
-def _claims(recipe: Recipe, samples: Samples) -> list[Claim]:
+def _claims(recipe: Recipe, samples: Samples, borrowed: Mapping[str, Spread]) -> list[Claim]:
     papers = [_printed(recipe, text) for text in recipe.claims]
-    return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers)
+    return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers, borrowed)
+
+
+def _spreads(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[str, Spread]:
+    """Return the spread between the seeds of another recipe's cells, of one column, by quantity."""
+    source = recipe.spread_of[0] if recipe.spread_of else ""
+    samples = _of_runs(filled)
+    places = sorted({(name, column) for _, column, name in samples})
+    found = {name: spread_between_seeds(samples, column, name) for name, column in places}
+    return {name: replace(spread, source=source) for name, spread in found.items() if spread}
 
 
 def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:
+    found = _of_runs(filled)
+    for column in recipe.columns:
+        for name in recipe.shows(column):
+            if QUANTITIES[name].static:
+                for row, method in recipe.rows.items():
+                    static = costs.static_number(name, recipe.columns[column].preset, method)
+                    found[row, column, name] = Sample((static,))
+    return found
+
+
+def _of_runs(filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:
     groups: dict[tuple[str, str], list[FilledCell]] = {}
     for one in filled:
         groups.setdefault((one.cell.row, one.cell.column), []).append(one)
@@ -116,12 +152,6 @@ def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, st
             if known:
                 numbers, records = zip(*known, strict=True)
                 found[row, column, name] = Sample(numbers, records, round, data)
-    for column in recipe.columns:
-        for name in recipe.shows(column):
-            if QUANTITIES[name].static:
-                for row, method in recipe.rows.items():
-                    static = costs.static_number(name, recipe.columns[column].preset, method)
-                    found[row, column, name] = Sample((static,))
     return found
 
 
@@ -132,6 +162,7 @@ def _entry(
     quantity: str,
     samples: Mapping[tuple[str, str, str], Sample],
     absent: Mapping[tuple[str, str], str],
+    apart: Collection[tuple[str, str]],
 ) -> Record:
     sample = samples.get((row, column, quantity))
     paper = printed(recipe.name, row, recipe.columns[column].published or column, quantity)
@@ -149,7 +180,9 @@ def _entry(
         return {**entry, "text": ", ".join(texts if len(set(texts)) > 1 else texts[:1])}
     average, error, _ = mean(sample.numbers)
     std = spread([float(v) for v in values if v is not None]) if len(values) > 1 else None
-    differs = _differs(average, error, paper) if recipe.scale.name != "smoke" else None
+    published = QUANTITIES[quantity].static or (row, column) not in apart
+    comparable = published and recipe.scale.name != "smoke"
+    differs = _differs(average, error, paper) if comparable else None
     return {**entry, "value": average, "std": std, "error": error, "differs": differs}
 
 

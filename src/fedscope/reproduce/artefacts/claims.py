@@ -8,7 +8,8 @@ columns it holds if it holds in all, and does not if it does not in one. The dif
 of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
 
 The error of a difference is that of :mod:`fedscope.reproduce.artefacts.differences`. With one seed, and no
-known spread between trainings, it is the measurements' own; the evidence says so.
+known spread between trainings, it is the measurements' own: the verdict is on these runs, not on the methods.
+The evidence says so.
 """
 
 import math
@@ -75,6 +76,7 @@ def judge(
     columns: Sequence[str],
     rows: Sequence[str],
     papers: Sequence[Printed] = (),
+    borrowed: Mapping[str, Spread] | None = None,
 ) -> list[Claim]:
     """Return the verdicts on statements, judged together.
 
@@ -84,10 +86,14 @@ def judge(
         columns: to judge them under.
         rows: among which one is lowest or highest.
         papers: the paper's own numbers for each statement.
+        borrowed: the spread between trainings by quantity, for columns in which no row has several seeds.
     """
     statements = [Statement.read(text) for text in texts]
     places = [
-        [_Place(statement, column, samples, rows, paper.get(column, {})) for column in columns]
+        [
+            _Place(statement, column, samples, rows, paper.get(column, {}), borrowed or {})
+            for column in columns
+        ]
         for statement, paper in zip(statements, papers or [{}] * len(texts), strict=True)
     ]
     family = _Family([place for of_one in places for place in of_one])
@@ -104,9 +110,11 @@ class _Place:
         samples: Samples,
         rows: Sequence[str],
         printed: Mapping[str, float],
+        borrowed: Mapping[str, Spread],
     ) -> None:
         self.statement, self.column = statement, column
-        self.spread = spread_between_seeds(samples, column, statement.quantity)
+        own = spread_between_seeds(samples, column, statement.quantity)
+        self.spread = own or borrowed.get(statement.quantity)
         self.there = {row: sample for (row, at, name), sample in samples.items()
                       if (at, name) == (column, statement.quantity) and _known(sample)}  # fmt: skip
         rivals = [row for row in rows if row != statement.row]
@@ -115,6 +123,7 @@ class _Place:
         self.absent = [] if statement.other else [row for row in rivals if row not in self.there]
         self.contradicted = statement.contradicted({row: printed[row] for row in printed if row in rows})
         self.known = bool(others) and complete
+        self.lacking = [row for row in (statement.row, *others) if row not in self.there]
         self.others = others if self.known and not self.contradicted else []
 
 
@@ -157,7 +166,8 @@ def _judged(text: str, places: Sequence[_Place], family: _Family) -> Claim:
         evidence.append(heading + _short(found, verdict) + lacking)
         verdicts.append("undecided" if place.absent and verdict == "holds" else verdict)
     if not verdicts:
-        return Claim(text, "undecided", tuple(evidence) or ("the rows are not both there",))
+        absent = dict.fromkeys(row for place in places for row in place.lacking)
+        return Claim(text, "undecided", tuple(evidence) or (f"no value of {' and of '.join(absent)}",))
     return Claim(text, _worst(verdicts), tuple(evidence))
 
 
@@ -207,7 +217,9 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
 
 
 def _borrowed(spread: Spread | None) -> str:
-    return f", the spread between seeds of {' and '.join(spread.rows)}" if spread else ""
+    if spread is None:
+        return ""
+    return f"; spread between trainings of {spread.source or ' and '.join(spread.rows)}"
 
 
 def _apart(ours: Sample, theirs: Sample) -> str | None:

@@ -1,30 +1,37 @@
 """Where an artefact departs from the published experiment: settings, rows, seeds, data, what is not drawn."""
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
+from fedscope.reproduce.artefacts.differences import Spread
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 
 DIVERGED = "diverged"
+_ADDED = re.compile(r"method: \S+ is not in the table")  # of a preset
 DRAWN = ("curves", "search", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
 
 
 def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, list[str]] = {}
+    added: dict[str, None] = {}  # rows
     swept = (f"{recipe.sweep.option} ",) if recipe.sweep else ()
     for cell in cells:
         for text in cell.use.overridden:
-            if not text.startswith(swept):
+            if _ADDED.fullmatch(text):
+                added[cell.row] = None
+            elif not text.startswith(swept):
                 departs.setdefault(text, []).append(cell.row)
     for one in filled:
         own, wanted, at = one.match.entry.manifest.settings, one.cell.settings, one.match.round
@@ -40,6 +47,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
         text if len(rows) == whole or set(rows) == everyone else f"{text} ({', '.join(dict.fromkeys(rows))})"
         for text, rows in departs.items()
     ]
+    found += [f"methods beyond those of the table: {', '.join(added)}"] if added else []
     if recipe.readings:
         return found  # its table says what was measured
     measures: dict[str, Measure] = {}
@@ -96,17 +104,42 @@ def provisional(cells: Sequence[Cell]) -> list[str]:
     return list(found)
 
 
-def notes(filled: Sequence[FilledCell]) -> list[str]:
-    """Return warnings on data and results: too few samples, an older fedscope, errors that are not known."""
+def apart(cell: Cell) -> bool:
+    """Say whether a cell's settings are not the published ones, its precision aside."""
+    return any(not text.startswith("precision ") for text in cell.use.overridden)
+
+
+def training_samples(filled: Sequence[FilledCell]) -> list[str]:
+    """Name the data sets of which fewer training samples were at hand than were published."""
     found = []
-    sources = dict.fromkeys(one.match.entry.manifest.data.name for one in filled)
-    for name in sources:
+    for name in dict.fromkeys(one.match.entry.manifest.data.name for one in filled):
         expected = data_catalogue.record(name).expected["train"]
         found += [
-            f"{name}: {used:,} of the published {expected:,} training samples were at hand{where}"
+            f"{used:,} of the {expected:,} training samples of {name}{where}"
             for used, where in _training_samples(filled, name).items()
             if used < expected
         ]
+    return found
+
+
+def borrowed(recipe: Recipe, spreads: Mapping[str, Spread]) -> list[str]:
+    """Return where the spread between trainings is from, and how large it is."""
+    shown = {name for column in recipe.columns for name in recipe.shows(column)}
+    known = {name: one for name, one in spreads.items() if name in shown}
+    if not recipe.spread_of or not known:
+        return []
+    texts = [
+        f"{QUANTITIES[name].title} {100 * one.value if one.relative else one.value:.2g}{' %' * one.relative}"
+        for name, one in known.items()
+    ]
+    rows = dict.fromkeys(row for one in known.values() for row in one.rows)
+    source = " under ".join(recipe.spread_of)
+    return [f"spread between trainings: of the seeds of {' and '.join(rows)} in {source}: {', '.join(texts)}"]
+
+
+def notes(filled: Sequence[FilledCell]) -> list[str]:
+    """Return warnings on results: of an older fedscope, with errors that are not known."""
+    found = []
     old = {one.cell.row for one in filled for record in one.records.values() if _is_old(record)}
     if old:
         found.append(f"measured by an earlier version of fedscope: {', '.join(sorted(old))}")

@@ -4,16 +4,21 @@ The error is that over the trainings and that over the samples together. Over th
 have two seeds or more, it is that of the two means (Welch 1947). Where one has a single seed, the spread is
 taken from the rows of the same column that have several, and pooled over them: of accuracies as it is, of
 curvature relative to the mean, since larger numbers vary more. All trainings are measured on the same
-samples, whose error their spread does not have: it is that of the first seeds' difference, paired. The
-degrees of freedom are the trainings' alone, so that a further error never makes a verdict.
+samples, whose error their spread does not have: it is that of the difference of two of the trainings,
+paired, or that of both measurements where they do not pair. The degrees of freedom are the trainings' alone,
+so that a further error never makes a verdict. A difference of λ_max is without the bias that few samples give
+it, which the two values by themselves have.
 
-Where no row has several seeds, the error is the measurements' own: of accuracies over the test samples, of
-curvature over samples and probes, in both paired where the two rows were measured on the same ones.
+Where no row has several seeds, a recipe may name a column of another recipe that has (``spread_of``). Without
+any the error is the measurements' own: of accuracies over the test samples, of curvature over samples and
+probes, in both paired where the two rows were measured on the same ones. What is exact for one training, such
+as the drift of its clients, then has no known error.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from fedscope.errors import UserError
 from fedscope.records.differences import EXACT, Difference, differences
@@ -55,6 +60,7 @@ class Spread:
     dof: int
     relative: bool  # to a row's mean
     rows: tuple[str, ...]
+    source: str = ""  # the recipe that the rows are of, where it is another one
 
     def of(self, average: float) -> float:
         """Return the standard deviation between trainings of a row with this mean."""
@@ -89,10 +95,10 @@ def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | No
     """
     mine, mine_error, mine_dof = mean(ours.numbers)
     yours, yours_error, yours_dof = mean(theirs.numbers)
-    gap, counts = mine - yours, (len(ours.numbers), len(theirs.numbers))
-    paired = _paired(quantity, gap, ours, theirs)
-    if max(counts) == 1 and not between and paired:
-        return paired
+    counts = (len(ours.numbers), len(theirs.numbers))
+    several, paired = bool(between) or min(counts) > 1, _paired(quantity, ours, theirs)
+    if paired and not several and max(counts) == 1:
+        return paired.of_samples
     if min(counts) == 1 and between:
         parts = (between.of(average) ** 2 / count
                  for average, count in zip((mine, yours), counts, strict=True))  # fmt: skip
@@ -101,14 +107,40 @@ def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | No
         over_seeds = (math.nan, math.inf)
     else:
         over_seeds = combined((mine_error, mine_dof), (yours_error, yours_dof))
-    over_samples = paired.data if paired and (between or min(counts) > 1) else EXACT
+    over_samples, shift, bound = EXACT, 0.0, 0.0
+    if several and paired:
+        own = paired.of_samples
+        over_samples, shift, bound = (own.stderr, math.inf), paired.shift, own.bound
+    elif several:
+        over_samples = combined(_measured(ours), _measured(theirs))
     stderr, _ = combined(over_seeds, over_samples)
-    return Difference(quantity, gap, data=(stderr, over_seeds[1]))
+    if stderr == 0 and max(counts) == 1 and not QUANTITIES[quantity].static:
+        stderr = math.nan
+    return Difference(quantity, mine - yours + shift, data=(stderr, over_seeds[1]), bound=bound)
 
 
-def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Difference | None:
-    """Return a difference on the same samples, and of curvature with the same probes."""
-    mine, yours = (one.records[0] if one.records else None for one in (ours, theirs))
+@dataclass(frozen=True)
+class _Pair:
+    """The difference of two runs on the same samples, and how far it is from that of their two values."""
+
+    of_samples: Difference
+    shift: float  # of λ_max: without the bias that its samples give it
+
+
+def _paired(quantity: str, ours: Sample, theirs: Sample) -> _Pair | None:
+    """Return the first two runs that were measured on the same samples; of curvature with the same probes."""
+    mine = zip(ours.numbers, ours.records, strict=False)
+    yours = list(zip(theirs.numbers, theirs.records, strict=False))
+    for (number, record), (other, reference) in product(mine, yours):
+        if number.value is None or other.value is None:
+            continue
+        gap = number.value - other.value
+        if found := _of_records(quantity, gap, record, reference):
+            return _Pair(found, found.value - gap)
+    return None
+
+
+def _of_records(quantity: str, gap: float, mine: Kept | None, yours: Kept | None) -> Difference | None:
     if isinstance(mine, OutcomesRecord) and isinstance(yours, OutcomesRecord):
         paired_error = (100 * mine.stderr(yours), math.inf)
         return Difference(quantity, gap, data=paired_error) if mine.pairs(yours) else None
@@ -120,6 +152,12 @@ def _paired(quantity: str, gap: float, ours: Sample, theirs: Sample) -> Differen
     except UserError:
         return None
     return next((one for one in found if one.quantity == name and math.isfinite(one.stderr)), None)
+
+
+def _measured(sample: Sample) -> tuple[float, float]:
+    """Return the error of a run's own measurement; 0 where there is none to have."""
+    number = sample.numbers[0]
+    return EXACT if number.error is None else (number.error, number.dof)
 
 
 def _differences(mine: Kept | None, yours: Kept | None) -> list[Difference]:

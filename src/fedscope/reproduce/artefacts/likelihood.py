@@ -1,13 +1,15 @@
 """How likely printed numbers are under measured ones: a multivariate Student's t of their log-ratios.
 
-y = log printed − log measured, of R rows and Q quantities, has the covariance
+y = log printed − log measured, of R rows and Q quantities, has the scale matrix
 
-    training   Σ over rows: s_q s_p ρ_qp (1 + 1/n), the paper's training and n of ours
+    training   s_q s_p ρ_qp [κ (1 + 1/n_rows) + (1 − κ) (1 + 1/n) δ_rows], the paper's training and n of ours
     growth     of short rows: g² ρ_qp (1 + 1/m), its common part 1/m from the m rows that it was measured on
     samples    m_q m_p ρ_qp [√(c_q c_p) + √((1 − c_q)(1 − c_p)) δ_rows] (1 + 1/D), the paper's draw and our D
 
-with ρ_qp = 1 on the diagonal and the correlation of λ_max and trace beside it. Few degrees of freedom say
-that the spreads themselves are hardly known; infinitely many give the normal distribution.
+with ρ_qp = 1 on the diagonal and the correlation of λ_max and trace beside it, and κ the share of a
+training's variance that its seed gives to all rows alike. Few degrees of freedom ν say that the spreads
+themselves are hardly known; the covariance is ν/(ν − 2) of the scale matrix. Infinitely many give the normal
+distribution.
 """
 
 import math
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import helmert
 from scipy.stats import chi2
 from scipy.stats import f as f_distribution
 
@@ -35,15 +38,18 @@ class Errors:
     growth: float
     grown: int  # rows that the growth was measured on
     correlation: float
+    alike: float = 0.0  # κ
 
     def covariance(self) -> Array:
-        """Return (R·Q, R·Q), rows by rows."""
+        """Return the scale matrix (R·Q, R·Q), rows by rows."""
         rows, quantities = len(self.trainings), len(self.training)
         between = np.full((quantities, quantities), self.correlation)
         np.fill_diagonal(between, 1.0)
         single, every = np.eye(rows), np.ones((rows, rows))
         short = self.short.astype(np.float64)
-        training = np.diag(1 + 1 / self.trainings)
+        ours = 1 / np.sqrt(self.trainings)
+        training = self.alike * (every + np.outer(ours, ours))
+        training += (1 - self.alike) * np.diag(1 + 1 / self.trainings)
         growth = self.growth**2 * (np.diag(short) + np.outer(short, short) / max(1, self.grown))
         total = np.kron(training, between * np.outer(self.training, self.training))
         total += np.kron(growth, between)
@@ -58,25 +64,26 @@ class Fit:
     """One reading against the printed numbers."""
 
     log_likelihood: float
-    factors: Array  # (Q,) the common factor of each quantity that fits best: printed over measured
-    ratios_only: float  # log-likelihood of what is left after these factors
-    residual: float  # root mean square of what is left
+    factors: Array  # (Q,) printed over measured, the geometric mean over the rows
+    ratios_only: float  # log-likelihood of the ratios between rows alone
+    residual: float  # root mean square of the log-ratios less those of the factors
     p: float  # of log-ratios that are no nearer, if the reading is right
 
 
 def fit(ratios: Array, errors: Errors, dof: float) -> Fit:
-    """Return the likelihood of log-ratios (R, Q), with and without one factor for each quantity."""
+    """Return the likelihood of log-ratios (R, Q), and that of their contrasts between rows.
+
+    The contrasts are free of any factor that all rows of a quantity have in common, and so of its error.
+    """
     rows, quantities = ratios.shape
-    covariance = errors.covariance()
-    inverse, y = np.linalg.inv(covariance), ratios.reshape(-1)
-    design = np.tile(np.eye(quantities), (rows, 1))
-    factors = np.linalg.solve(design.T @ inverse @ design, design.T @ inverse @ y)
-    left = y - design @ factors
+    covariance, y = errors.covariance(), ratios.reshape(-1)
+    between = np.kron(helmert(rows), np.eye(quantities))  # ((R − 1)·Q, R·Q), orthonormal
+    mean = ratios.mean(0)
     return Fit(
         log_density(y, covariance, dof),
-        np.exp(factors),
-        log_density(left, covariance, dof),
-        float(np.sqrt(np.mean(left**2))),
+        np.exp(mean),
+        log_density(between @ y, between @ covariance @ between.T, dof),
+        float(np.sqrt(np.mean((ratios - mean) ** 2))),
         tail(distance(y, covariance), len(y), dof),
     )
 

@@ -30,6 +30,7 @@ _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
     "half of the spread of the growth": {"growth": 0.5},
     "twice the spread of the growth": {"growth": 2.0},
     "samples' errors independent between methods": {"common": 0.0},
+    "80 % of a training's variance common to all methods": {"alike": 0.8},
 }
 
 
@@ -41,11 +42,12 @@ def readings_of(recipe: Recipe, filled: Sequence[FilledCell]) -> Record:
 
 def grid_of(entry: Record) -> Record:
     """Return the table of the readings, the most likely first."""
-    header = ["reading", "share", "log-likelihood", "λ_max, factor", "trace, factor", "ratios alone", "left"]
+    level = [f"{TITLES[quantity]}, expected / printed" for quantity in QUANTITIES]
+    header = ["reading", "share", "log-likelihood", *level, "ratios alone", "left"]
     rows = [
         [
             one["name"], percent(one["share"]), f"{one['log_likelihood']:.1f}".replace("-", "−"),
-            *(f"{one['factors'][quantity]:.2f}" for quantity in QUANTITIES),
+            *(f"{1 / one['factors'][quantity]:.2f}" for quantity in QUANTITIES),
             f"{one['ratios_only']:.1f}".replace("-", "−"), percent(one["residual"]),
         ]
         for one in entry["results"]
@@ -81,7 +83,7 @@ class _Inference:
     def record(self) -> Record:
         readings, scored = self.measured.readings, self.scored
         own = readings.likelihood
-        found = self._fits(own)
+        found = self._fits(own, self.rows)
         likely = shares([one.log_likelihood for one in found])
         order = sorted(range(len(scored)), key=lambda at: -found[at].log_likelihood)
         best = max((one.log_likelihood for one in found), default=0.0)
@@ -147,20 +149,38 @@ class _Inference:
                 correlation=factors.get("correlation", own.correlation),
                 common={q: factors.get("common", 1.0) * own.common[q] for q in QUANTITIES},
             )
-            fits = self._fits(given, factors.get("training", 1.0), factors.get("growth", 1.0))
-            likely = shares([one.log_likelihood for one in fits])
-            best = int(np.argmax(likely))
-            name = self.scored[best].reading.name
-            found.append({"change": change, "best": name, "share": likely[best], "usual": likely[usual]})
+            scale = {name: factors.get(name, 1.0) for name in ("training", "growth")}
+            fits = self._fits(given, self.rows, alike=factors.get("alike", 0.0), **scale)
+            found.append(self._sensitivity(change, fits, usual))
+        doubtful = self.measured.readings.doubtful
+        rows = [row for row in self.rows if row not in doubtful]
+        if usual is not None and rows and len(rows) < len(self.rows):
+            change = f"without {' and '.join(row for row in self.rows if row in doubtful)}"
+            found.append(self._sensitivity(change, self._fits(own, rows), usual))
         return found
 
-    def _fits(self, own: Likelihood, training: float = 1.0, growth: float = 1.0) -> list[Fit]:
-        theirs = np.array([self.measured.printed(row) for row in self.rows])
-        seeds = [len(self.measured.cells(row, self.reached[row])) for row in self.rows]
-        short = np.array([self.reached[row] < self.measured.last for row in self.rows], dtype=np.bool_)
+    def _sensitivity(self, change: str, fits: Sequence[Fit], usual: int) -> Record:
+        likely = shares([one.log_likelihood for one in fits])
+        best = int(np.argmax(likely))
+        name = self.scored[best].reading.name
+        return {"change": change, "best": name, "share": likely[best], "usual": likely[usual]}
+
+    def _fits(
+        self,
+        own: Likelihood,
+        rows: Sequence[str],
+        *,
+        training: float = 1.0,
+        growth: float = 1.0,
+        alike: float = 0.0,
+    ) -> list[Fit]:
+        theirs = np.array([self.measured.printed(row) for row in rows])
+        seeds = [len(self.measured.cells(row, self.reached[row])) for row in rows]
+        short = np.array([self.reached[row] < self.measured.last for row in rows], dtype=np.bool_)
+        kept = [self.rows.index(row) for row in rows]
         return [
             fit(
-                np.log(theirs / one.expected),
+                np.log(theirs / one.expected[kept]),
                 Errors(
                     training=training * self.training,
                     trainings=np.array(seeds, dtype=np.float64),
@@ -171,6 +191,7 @@ class _Inference:
                     growth=growth * self.growth.spread,
                     grown=len(self.growth.rows),
                     correlation=own.correlation,
+                    alike=alike,
                 ),
                 own.dof,
             )

@@ -39,13 +39,22 @@ def grid_of(entry: Record) -> Record:
     cells = [
         [
             one["column"], one["candidate"], "–" if one["share"] is None else percent(one["share"]),
-            f"> {one['rounds']}" if one["short"] else f"{one['rounds']} ({one['low']} to {one['high']})",
+            f"> {one['end']}" if one["short"] else f"{one['rounds']} ({_between(one)})",
             "–" if one["short"] else percent(one["p"]),
             *(f"{e['expected']:.2f} [{e['printed']:.2f}]" for e in one["entries"]),
         ]
         for one in entry["results"]
     ]  # fmt: skip
     return {"header": header, "rows": cells, "text_columns": 2}
+
+
+def _between(one: Record) -> str:
+    return between(one["low"], one["high"], one["end"])
+
+
+def between(low: int, high: int, end: int) -> str:
+    """Return an interval of rounds; one that reaches the training's end may go beyond it."""
+    return f"{low} to {'≥ ' * (high == end)}{high}"
 
 
 @dataclass(frozen=True)
@@ -83,8 +92,9 @@ class _Inference:
         theirs = self._printed(column)
         found = [self._result(column, theirs, one) for one in self.candidates]
         whole = [one for one in found if not one["short"]]
-        for one, share in zip(whole, shares([one["log_evidence"] for one in whole]), strict=True):
-            one["share"] = share
+        if len(whole) > 1:
+            for one, share in zip(whole, shares([one["log_evidence"] for one in whole]), strict=True):
+                one["share"] = share
         return sorted(found, key=lambda one: (one["short"], -one["log_evidence"]))
 
     def _result(self, column: str, theirs: Array, one: _Candidate) -> Record:
@@ -102,7 +112,7 @@ class _Inference:
         return {
             "column": column, "candidate": one.name, "share": None,
             "rounds": int(lengths[at]), "low": int(lengths[low]), "high": int(lengths[high]),
-            "short": short,
+            "short": short, "end": int(lengths[-1]),
             "log_evidence": top + float(np.log(weights.sum())),
             "p": tail(distance(y, covariance), len(y) - 1, self.search.dof),
             "entries": [

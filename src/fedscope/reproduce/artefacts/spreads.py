@@ -69,7 +69,8 @@ def between_trainings(measured: Measured, quantity: str) -> float | None:
 def of_samples(measured: Measured, complete: list[Reading], reading: Reading) -> Array:
     """Return the spread of one draw: between the draws of all readings of as many samples of the split.
 
-    Without any it is the measurement's own error; of an estimator without errors, the largest known.
+    Few draws may happen to lie close: it is at least the measurement's own error. Without draws it is that
+    error; of an estimator without errors that of the plain one, or the largest known.
     """
     found = []
     for quantity in QUANTITIES:
@@ -84,8 +85,8 @@ def of_samples(measured: Measured, complete: list[Reading], reading: Reading) ->
 
 
 def _spread(measured: Measured, complete: list[Reading], reading: Reading, quantity: str) -> float | None:
-    between = _between_draws(measured, complete, reading, quantity)
-    return _error(measured, reading, quantity) if between is None else between
+    found = (_between_draws(measured, complete, reading, quantity), _error(measured, reading, quantity))
+    return max((one for one in found if one is not None), default=None)
 
 
 def _between_draws(

@@ -66,7 +66,7 @@ def legend(record: ArtefactRecord) -> list[str]:
         found.append(f"± standard deviation over seeds{f' ({_places(several)})' if alone else ''}")
     if alone:
         found.append(
-            "± standard error of the measurement, of one seed: the spread between trainings is in no error"
+            "± standard error of the measurement, of one seed: the variation between trainings is not in it"
         )
     if papers:
         found.append("[ ]: the paper's value")
@@ -76,12 +76,16 @@ def legend(record: ArtefactRecord) -> list[str]:
         found.append("lost: the paper's value is lost in the text it survives in")
     if any(entry.differs for entry in entries):
         found.append(
-            "*: differs from the paper's by more than twice the combined error, or in a printed digit"
+            "*: differs from the paper's by more than twice the combined standard error, and half a digit"
+        )
+    if any(_apart(entry) for entry in entries) and record.scale != "smoke":
+        found.append(
+            "no * where settings, other than the precision, depart from the paper's: they are not compared"
         )
     if any(_incomparable(entry) for entry in entries) and record.scale != "smoke":
         found.append("a value without ± has no known error, and is not compared with the paper's")
     if any(entry.text == NOT_MEASURED for entry in entries):
-        found.append(f"{NOT_MEASURED}: the run is there; this of it is not")
+        found.append(f"{NOT_MEASURED}: the run is in the registry, without this result")
     if any(entry.value is None and entry.text is None for entry in entries):
         found.append(f"{NOT_RUN}: no run of these settings is in the registry")
     for note in dict.fromkeys(paper.note for paper in papers if paper.note and not paper.inferred):
@@ -91,12 +95,34 @@ def legend(record: ArtefactRecord) -> list[str]:
     return found
 
 
+def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
+    """Return what the verdicts on statements rest on, in sentences."""
+    claims = [claim for record in records for claim in record.claims]
+    texts = [text for claim in claims for text in claim.evidence]
+    found = [
+        "The verdicts of each artefact are right together with 95 % (Holm's procedure), if its errors are."
+    ]
+    if any("(one seed)" in text for text in texts):
+        found.append(
+            "Where “one seed” stands alone, the variation between trainings is in no error: such a verdict "
+            "is on the runs here, not on the methods."
+        )
+    if any(claim.statement.endswith(" in lambda_max") for claim in claims):
+        found.append("Differences of λ_max are without the upward bias of few samples, which each value has.")
+    return found if claims else []
+
+
 def _places(entries: Sequence[Cell]) -> str:
     """Return the rows of each column, once."""
     rows: dict[str, dict[str, None]] = {}
     for entry in entries:
         rows.setdefault(entry.column, {})[entry.row] = None
     return "; ".join((f"{column}: " if column else "") + ", ".join(own) for column, own in rows.items())
+
+
+def _apart(entry: Cell) -> bool:
+    known = entry.value is not None and entry.error is not None and entry.differs is None
+    return known and bool(entry.paper and entry.paper.value)
 
 
 def _incomparable(entry: Cell) -> bool:

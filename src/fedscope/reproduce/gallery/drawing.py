@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.runs.curves import Line, Panel, Values, panels_figure, rounds_figure
+from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
 from fedscope.figures.runs.dots import Dots, dots_figure
+from fedscope.figures.runs.line import Line, Values
 from fedscope.figures.runs.ratios import RatioRow, ratios_figure
 from fedscope.figures.runs.sharpness import against_figure
 from fedscope.figures.spectrum.densities import density_figure
@@ -49,22 +50,20 @@ def surfaces(record: Kept | None) -> Sequence[Surface]:
 
 def samples_note(record: ArtefactRecord) -> str:
     """Return the number of samples of the drawn results, and λ_max on them where it is known."""
-    shown = {one.row: one.record for one in record.drawn if one.record}
-    counts = dict.fromkeys(found.problem.samples for found in shown.values())
+    records = {one.row: one.record for one in record.drawn if one.record}
+    counts = dict.fromkeys(found.problem.samples for found in records.values())
     if not counts:
         return ""
     largest = ", ".join(
         f"{row} {format_estimate(found.lambda_max.value, found.lambda_max.stderr_data)}"
-        for row, found in shown.items()
+        for row, found in records.items()
         if isinstance(found, HessianRecord)
     )
     text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
-    if not largest:
+    if not largest and record.kind != "landscape":
         return text
-    return (
-        f"{text} λ_max on these: {largest}. It is biased upward on few samples, so that a table or figure of "
-        "more samples shows a smaller one."
-    )
+    shown = f" λ_max on these: {largest}." if largest else ""
+    return f"{text}{shown} Fewer samples give a larger λ_max; a table or figure of more has smaller ones."
 
 
 def _curves(record: ArtefactRecord) -> list[Figure]:
@@ -95,7 +94,7 @@ def _density(record: ArtefactRecord) -> list[Figure]:
             [one.density for one in records if one.density],
             list(first),
             lambda_max=[one.lambda_max.value for one in records],
-            caption=measured_on(records),
+            caption=f"{measured_on(records)}; triangles: λ_max; bands: 95 % over the probes",
         )
     ]
 
@@ -194,7 +193,9 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
         )
         for one in found
     ]
-    caption = "readings by likelihood, the most likely first; hollow: alone, filled: with MAN"
+    caption = (
+        "readings by likelihood, the most likely first; hollow: alone, filled: with MAN; triangles: beyond"
+    )
     return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
 
 

@@ -11,6 +11,8 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
+from fedscope.reproduce.artefacts.search import between
+from fedscope.reproduce.gallery.cells import verdict_notes
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.inference import likeliest, unsettled
 from fedscope.reproduce.gallery.render import filled, latex, markdown
@@ -145,6 +147,9 @@ def supplement(paper: str, out: Path) -> str:
         return ""
     counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
     verdicts = [f"{n} {_COUNTED[word][n > 1]}" for word in _COUNTED if (n := counts[word])]
+    departures = [[*record.why, *record.reductions] for _, record in found]
+    several = [lines for lines in departures if lines]
+    shared = [line for line in several[0] if all(line in lines for lines in several)] if several[1:] else []
     return filled(
         "paper.md",
         source=found[0][1].source,
@@ -158,6 +163,8 @@ def supplement(paper: str, out: Path) -> str:
             for path, record in found
             for spoken in statements(record)
         ],
+        judged=verdict_notes([record for _, record in found]),
+        between=between,
         inferred=[
             (record, path.with_suffix(".md").name, record.readings.results[0], unsettled(record.readings))
             for path, record in found
@@ -168,9 +175,10 @@ def supplement(paper: str, out: Path) -> str:
             for path, record in found
             if record.search
         ],
+        shared=shared,
         departures=[
-            (record, path.with_suffix(".md").name, [*record.why, *record.reductions])
-            for path, record in found
+            (record, path.with_suffix(".md").name, [line for line in lines if line not in shared])
+            for (path, record), lines in zip(found, departures, strict=True)
         ],
         runs=used_runs([record for _, record in found]),
         images=[

@@ -1,5 +1,6 @@
 """The inference of an artefact's readings as texts: the likely ones beside the print, and what is left."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -52,18 +53,20 @@ def likely(results: Sequence[ReadingResult]) -> list[ReadingResult]:
 def settled(readings: ReadingsResult) -> dict[str, str]:
     """Return the setting of each axis that has 95 % of the share, where it was put to the test.
 
-    It was if some reading differs from a likely one in this setting alone: what was only ever tried together
-    with another unlikely setting may owe its small share to that.
+    It was if readings differ in this setting alone, and each such pair gives it 95 % too: what was tried
+    seldom, or only together with another unlikely setting, may owe its small share to that.
     """
-    found = {one.axis: one.value for one in readings.axes if one.share >= ENOUGH}
-    tried = [one.settings for one in readings.results]
+    found, every = {one.axis: one.value for one in readings.axes if one.share >= ENOUGH}, readings.results
 
     def tested(axis: str) -> bool:
-        return any(
-            other[axis] != one.settings[axis] and other == {**one.settings, axis: other[axis]}
-            for one in likely(readings.results)
-            for other in tried
-        )
+        pairs = [
+            1 / (1 + math.exp(other.log_likelihood - one.log_likelihood))
+            for one in every if one.settings[axis] == found[axis]
+            for other in every
+            if other.settings[axis] != one.settings[axis]
+            and other.settings == {**one.settings, axis: other.settings[axis]}
+        ]  # fmt: skip
+        return min(pairs, default=0.0) >= ENOUGH
 
     return {axis: value for axis, value in found.items() if tested(axis)}
 

@@ -6,16 +6,18 @@ from functools import cache
 from pathlib import Path
 
 from fedscope.extras import needed
-from fedscope.figures.text.sharpness import correlation_table
+from fedscope.figures.text.sharpness import SYMBOLS, correlation_table
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.readings import percent
-from fedscope.reproduce.gallery.cells import conditions, grid, legend
+from fedscope.reproduce.artefacts.search import between
+from fedscope.reproduce.gallery.cells import conditions, grid, legend, verdict_notes
 from fedscope.reproduce.gallery.drawing import samples_note
 from fedscope.reproduce.gallery.inference import inference
 
 with needed("report", "a page of the gallery"):  # here, so that nothing is measured in vain
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+_LEVEL = 0.05  # of correlations together
 _NARROW = 55  # characters of a row that fit into one of a page's two columns
 
 _TEX = {
@@ -46,8 +48,13 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         rows=rows if record.entries or record.grid else [],
         legend=legend(record),
         claims=[(titled(record, claim.statement), claim) for claim in record.claims],
+        judged=verdict_notes([record]),
+        between=between,
         conditions=[*conditions(record), *record.notes],
         correlations=correlation_table(record.correlations, "gap") if record.correlations else None,
+        correlated=[
+            SYMBOLS.get(one.name, one.name) for one in record.correlations or () if one.joint_p <= _LEVEL
+        ],
         **(inference(record.readings) if record.readings else {}),
         runs=list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs)),
     )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scipy.special import stdtrit
+
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Reading
@@ -87,7 +89,8 @@ def _sum(record: HessianRecord) -> Number:
         return Number(None, text="not finite")
     bias = sum(one.bias_data for one in record.eigenvalues if not math.isnan(one.bias_data))
     error = sum(one.stderr_data for one in record.eigenvalues)
-    return Number(total - bias, None if math.isnan(error) else error)
+    dof = min((freedom for one in record.eigenvalues for _, freedom in one.errors), default=math.inf)
+    return Number(total - bias, None if math.isnan(error) else error, dof)
 
 
 def _fifth(record: HessianRecord) -> Eigenvalue | None:
@@ -105,7 +108,8 @@ def _ratio(record: HessianRecord) -> Number:
     if not first.value:
         return Number(0.0)
     error = first.stderr_data / abs(first.value) + fifth.stderr_data / abs(fifth.value)
-    return Number(ratio, None if math.isnan(error) else abs(ratio) * error)
+    dof = min((freedom for one in (first, fifth) for _, freedom in one.errors), default=math.inf)
+    return Number(ratio, None if math.isnan(error) else abs(ratio) * error, dof)
 
 
 _ALL = (
@@ -168,10 +172,19 @@ def from_record(name: str, record: Kept) -> Number:
         return Number(None, text=UNRESOLVED)
     if math.isnan(entry.value):
         return Number(None, text="not finite")
+    if isinstance(entry, Amount) and entry.interval:
+        return _without_bias(entry, entry.interval)
     if not entry.error or (isinstance(entry, Sharpness) and math.isnan(entry.stderr_data)):
         return Number(entry.value)
     error, dof = entry.error
     return Number(entry.value, error if math.isfinite(error) else None, dof)
+
+
+def _without_bias(entry: Amount, interval: tuple[float, ...]) -> Number:
+    """Return a number less the bias of few samples, with the error that its 95 % interval is of."""
+    low, high = interval
+    error = (high - low) / 2 / float(stdtrit(entry.dof, 0.975)) if entry.dof > 0 else math.nan
+    return Number(entry.value - entry.bias, error if math.isfinite(error) else None, entry.dof)
 
 
 def _resolved(name: str, entry: Entry) -> bool:

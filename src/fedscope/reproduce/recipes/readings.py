@@ -110,15 +110,15 @@ class Readings:
     base: Reading
     every: tuple[Reading, ...]
     open: Mapping[str, str] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()  # rows whose printed numbers may be a slip
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], likelihood: Mapping[str, Any]) -> "Readings":
         """Return the readings that a recipe describes, each once, in their order."""
         base = replace(Reading(), **table["base"])
         found = [one for entry in table["combine"] for one in _combined(base, entry)]
-        return cls(
-            table["of"], Likelihood(**likelihood), base, tuple(dict.fromkeys(found)), table.get("open", {})
-        )
+        every, doubtful = tuple(dict.fromkeys(found)), tuple(table.get("doubtful", ()))
+        return cls(table["of"], Likelihood(**likelihood), base, every, table.get("open", {}), doubtful)
 
     def measures(self, template: Measure, method: str, *, server_only: bool) -> dict[str, Measure]:
         """Return what is measured of a method's model, by a name of its own."""

@@ -14,6 +14,7 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share an
     panels      of ``dots``: the quantities of each panel; without them one each
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
+    spread_of   recipe and column whose seeds tell the spread between trainings, where those here do not
     scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's,
                 and ``notes`` are added to its notes
 
@@ -40,6 +41,7 @@ Kind = Literal[
 PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatness")
 # of which the last two are comparisons of our own
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
+SUMMARIES = ("table", "dots", "correlation")  # they show many quantities, which the file's notes explain
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
 
@@ -97,6 +99,7 @@ class Recipe:
     quantities: tuple[str, ...]
     measures: Mapping[str, Measure]
     claims: tuple[str, ...] = ()
+    spread_of: tuple[str, str] | None = None  # recipe, column
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
     sweep: Sweep | None = None
@@ -175,7 +178,8 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         quantities=tuple(own.get("quantities", ())),
         measures=_measures(shared, own, everyones, ours),
         claims=tuple(own.get("claims", ())),
-        notes=(*(shared.get("notes", ()) if own.get("kind", "table") == "table" else ()),
+        spread_of=_tuple(changes.get("spread_of")),
+        notes=(*(shared.get("notes", ()) if own.get("kind", "table") in SUMMARIES else ()),
                *own.get("notes", ()), *ours.get("notes", ())),
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
