@@ -7,7 +7,7 @@ made again, or in another form, from the file beside it.
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.landscape.surroundings import code
@@ -16,9 +16,10 @@ from fedscope.records.entries import Record
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.records.sharpness_compared import LEAST, correlated
 from fedscope.reproduce.artefacts import costs, departures, readings, search
+from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
 from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
-from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread, spread_between_seeds
+from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.cells import Cell
@@ -50,7 +51,8 @@ def assemble(
         diverged: cells whose run diverged.
         elsewhere: the filled cells that tell the spread between trainings (``spread_of``).
     """
-    samples, borrowed = _samples(recipe, filled), _spreads(recipe, elsewhere)
+    samples = _samples(recipe, filled)
+    borrowed = borrowed_spreads(recipe, _of_runs(elsewhere))
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
     absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
     apart = {(cell.row, cell.column) for cell in cells if departures.apart(cell)}
@@ -72,7 +74,7 @@ def assemble(
         "provisional": departures.provisional(cells),
         "notes": [
             *recipe.notes,
-            *departures.borrowed(recipe, borrowed),
+            *borrowed_notes(recipe, samples, borrowed),
             *departures.notes(filled),
             *departures.divergences(diverged),
             *departures.undrawn(recipe, cells, {row for row, _ in drawn}),
@@ -114,15 +116,6 @@ def assemble(
 def _claims(recipe: Recipe, samples: Samples, borrowed: Mapping[str, Spread]) -> list[Claim]:
     papers = [_printed(recipe, text) for text in recipe.claims]
     return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers, borrowed)
-
-
-def _spreads(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[str, Spread]:
-    """Return the spread between the seeds of another recipe's cells, of one column, by quantity."""
-    source = recipe.spread_of[0] if recipe.spread_of else ""
-    samples = _of_runs(filled)
-    places = sorted({(name, column) for _, column, name in samples})
-    found = {name: spread_between_seeds(samples, column, name) for name, column in places}
-    return {name: replace(spread, source=source) for name, spread in found.items() if spread}
 
 
 def _samples(recipe: Recipe, filled: Sequence[FilledCell]) -> dict[tuple[str, str, str], Sample]:

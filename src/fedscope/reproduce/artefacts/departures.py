@@ -1,18 +1,16 @@
 """Where an artefact departs from the published experiment: settings, rows, seeds, data, what is not drawn."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.federated.setup.presets import preset
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
-from fedscope.reproduce.artefacts.differences import Spread
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import RunEntry
@@ -120,21 +118,6 @@ def training_samples(filled: Sequence[FilledCell]) -> list[str]:
             if used < expected
         ]
     return found
-
-
-def borrowed(recipe: Recipe, spreads: Mapping[str, Spread]) -> list[str]:
-    """Return where the spread between trainings is from, and how large it is."""
-    shown = {name for column in recipe.columns for name in recipe.shows(column)}
-    known = {name: one for name, one in spreads.items() if name in shown}
-    if not recipe.spread_of or not known:
-        return []
-    texts = [
-        f"{QUANTITIES[name].title} {100 * one.value if one.relative else one.value:.2g}{' %' * one.relative}"
-        for name, one in known.items()
-    ]
-    rows = dict.fromkeys(row for one in known.values() for row in one.rows)
-    source = " under ".join(recipe.spread_of)
-    return [f"spread between trainings: of the seeds of {' and '.join(rows)} in {source}: {', '.join(texts)}"]
 
 
 def notes(filled: Sequence[FilledCell]) -> list[str]:

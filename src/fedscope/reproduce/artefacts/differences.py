@@ -9,10 +9,10 @@ paired, or that of both measurements where they do not pair. The degrees of free
 so that a further error never makes a verdict. A difference of λ_max is without the bias that few samples give
 it, which the two values by themselves have.
 
-Where no row has several seeds, a recipe may name a column of another recipe that has (``spread_of``). Without
-any the error is the measurements' own: of accuracies over the test samples, of curvature over samples and
-probes, in both paired where the two rows were measured on the same ones. What is exact for one training, such
-as the drift of its clients, then has no known error.
+Where no row has several seeds, the spread is :mod:`~fedscope.reproduce.artefacts.borrowed`. Without any the
+error is the measurements' own: of accuracies over the test samples, of curvature over samples and probes, in
+both paired where the two rows were measured on the same ones. What is exact for one training, such as the
+drift of its clients, then has no known error.
 """
 
 import math
@@ -60,7 +60,7 @@ class Spread:
     dof: int
     relative: bool  # to a row's mean
     rows: tuple[str, ...]
-    source: str = ""  # the recipe that the rows are of, where it is another one
+    source: str = ""  # what it is borrowed from
 
     def of(self, average: float) -> float:
         """Return the standard deviation between trainings of a row with this mean."""
