@@ -55,6 +55,8 @@ def test_more_lines_than_an_axes_can_show_are_grouped_by_their_ends() -> None:
         (ends[line.label] for line in lines[1:]), reverse=True
     )
     assert len({axes.get_ylim() for axes in panels}) == 1
+    with pytest.raises(UserError, match="no finite value"):
+        rounds_figure([Line(str(place), ROUNDS, ROUNDS * np.nan) for place in range(14)], y_label="y")
 
 
 def test_the_legend_reads_row_by_row() -> None:

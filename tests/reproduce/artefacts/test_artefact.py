@@ -137,6 +137,22 @@ def test_what_was_trained_otherwise_is_not_marked(tmp_path: Path) -> None:
     assert [(e["column"].endswith("150"), e["differs"]) for e in own] == [(False, True), (True, None)]
 
 
+def test_what_is_not_done_or_of_half_the_data_is_not_marked(tmp_path: Path) -> None:
+    paper_cell = cell("FedAvg", COLUMN, "man/table1", "paper")
+    run = held(tmp_path, "begun", paper_cell, done=120, finished=False)
+    run.write_metrics(Round(round=n, accuracy=0.2, seconds=1.0) for n in range(1, 121))
+    found = record(tmp_path, "man/table1", "paper", partial=True, rows=("FedAvg",), seeds=(paper_cell.seed,))
+    assert entry(found, "FedAvg", "accuracy")["differs"] is None
+    whole = held(tmp_path, "whole", paper_cell)
+    whole.write_metrics(Round(round=n, accuracy=0.2, seconds=1.0) for n in range(1, 501))
+    for samples, marked in ((50_000, True), (25_000, None)):
+        manifest = whole.manifest()
+        data = manifest.data.model_copy(update={"train_samples": samples})
+        whole.write_manifest(manifest.model_copy(update={"data": data}))
+        found = record(tmp_path, "man/table1", "paper", rows=("FedAvg",), seeds=(paper_cell.seed,))
+        assert entry(found, "FedAvg", "accuracy")["differs"] is marked
+
+
 def test_a_difference_takes_the_spread_between_trainings_from_another_table(tmp_path: Path) -> None:
     """44, 48 and 52 % of three seeds at round 150 tell that 50 and 44 % of single ones are no difference."""
     for row, accuracy, seeds in (("FedAvg", 0.44, (43217, 23217)), ("FedAvg+MAN", 0.50, ())):

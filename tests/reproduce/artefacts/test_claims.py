@@ -117,6 +117,8 @@ def test_what_has_no_error_or_no_row_is_undecided() -> None:
     assert judge("A < B in accuracy", table(A=one(1), B=one(9, 0.1)), [""]).verdict == "undecided"
     missing = judge("A < B in accuracy", table(A=one(1, 0.1)), [""])
     assert (missing.verdict, missing.evidence) == ("undecided", ("no value of B",))
+    alone = judge_among("A lowest in accuracy", table(A=one(1, 0.1)), [""], ["A", "B", "C"])
+    assert alone.evidence == ("no value of B and of C",)
     empty = Sample((Number(None, text="500+"),), (None,), 10)
     assert judge("A < B in accuracy", table(A=one(1, 0.1), B=empty), [""]).verdict == "undecided"
 
@@ -178,6 +180,10 @@ def test_exact_counts_decide_without_errors() -> None:
     drift = judge("A < B in drift", table("drift", A=one(1, 0.0), B=one(2, 0.0)), [""])
     assert drift.verdict == "undecided"  # a training's number, exact for this one alone
     assert drift.evidence == ("A − B = −1.000, of no known error",)
+    exact = {
+        row: Sample((Number(value, 0.0),) * 2, (None, None), 10) for row, value in (("A", 1.0), ("B", 2.0))
+    }
+    assert judge("A < B in drift", table("drift", **exact), [""]).verdict == "holds"
     several = judge("A < B in drift", table("drift", A=many(1, 1.1), B=many(9, 9.1)), [""])
     assert several.verdict == "holds"
 

@@ -3,9 +3,11 @@ from dataclasses import replace
 
 import pytest
 
+from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.artefacts.claims import judge
 from fedscope.reproduce.artefacts.differences import Sample, Samples, difference, spread_between_seeds
 from fedscope.reproduce.recipes.quantities import Number
+from tests.figures.records import curvature
 from tests.records.test_outcomes import record
 
 
@@ -96,3 +98,22 @@ def test_the_trainings_that_pair_need_not_be_the_first_ones() -> None:
     assert found.stderr == pytest.approx(math.sqrt(1 + 1 + 1e4 * 38 / 199 / 200))
     lost = Sample(theirs.numbers, (None, None), 10)
     assert difference("best_accuracy", ours, lost).stderr == pytest.approx(math.sqrt(2 + 3.4**2 + 3.5**2))
+
+
+def test_with_several_seeds_a_difference_of_lambda_max_is_without_its_bias_too() -> None:
+    """Both first seeds were measured on the same samples: 3 and 1 too high there, known to 0.1 and 0.2."""
+
+    def measured(value: float, bias: float, residual: float) -> HessianRecord:
+        entry = {"value": value, "residual": residual, "stderr_data": 1.0, "bias_data": bias}
+        entry["batches"] = [value] * 3  # type: ignore[assignment]
+        return HessianRecord.read(curvature(batch_sizes=[4, 4, 4], lambda_max=entry))
+
+    ours = Sample((Number(23.0, 1.0), Number(25.0, 1.0)), (measured(23.0, 3.0, 0.1), None), 10)
+    theirs = Sample((Number(31.0, 1.0), Number(33.0, 1.0)), (measured(31.0, 1.0, 0.2), None), 10)
+    found = difference("lambda_max", ours, theirs)
+    assert found.value == pytest.approx(24 - 32 - (3 - 1))
+    assert found.bound == pytest.approx(0.1 + 0.2)
+    assert found.stderr == pytest.approx(math.sqrt(1 + 1))
+    single = Sample(ours.numbers[:1], ours.records[:1], 10)
+    spread = spread_between_seeds(column("lambda_max", A=theirs), "", "lambda_max")
+    assert difference("lambda_max", single, theirs, spread).value == pytest.approx(23 - 32 - 2)

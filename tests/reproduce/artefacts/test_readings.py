@@ -180,6 +180,15 @@ def test_a_single_draw_has_the_spread_between_draws_of_as_many_samples() -> None
     assert by_name(apart, single).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)
 
 
+def test_what_a_seed_gives_to_all_methods_is_put_to_the_test() -> None:
+    """A common error of all methods counts less then: what fits all but its level gains."""
+    result = found(only(Reading(samples=1024), TRUTH), factor=0.85)
+    changes = {one.change: one for one in result.sensitivities}
+    alike = changes["80 % of a training's variance common to all methods"]
+    assert alike.usual != pytest.approx(result.results[0].share)
+    assert alike.usual < result.results[0].share
+
+
 def test_rows_in_doubt_are_left_out_once() -> None:
     one = only(TRUTH, Reading(samples=1024))
     assert one.readings

@@ -45,6 +45,10 @@ def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
 def test_a_papers_page_has_its_numbers_beside_ours_and_every_run_once() -> None:
     page = supplement("man", GALLERY)
     assert "FedAvg+MAN 52.00 ± 0.36; FedAvg 40.90 ± 0.62" in page
+    shared = "precision fp32 → bf16"
+    assert [line.startswith("- All that were run: ") for line in page.splitlines() if shared in line] == [
+        True
+    ]
     rows = [line for line in page.splitlines() if line.startswith("| man-t2-delta0.3-fedavg-s83217-")]
     assert len(rows) == 1
     assert " | FedAvg | 83217 | 500 | " in rows[0]

@@ -61,7 +61,7 @@ Nobody 2024.
 [ ]: the paper's value  
 ≈: not printed there; from x  
 lost: the paper's value is lost in the text it survives in  
-\*: differs from the paper's by more than twice the combined standard error, and half a digit  
+\*: differs from the paper's by more than twice our standard error and its deviation combined, and by more than half a unit of its last digit  
 no \* where settings, other than the precision, depart from the paper's: they are not compared  
 not run: no run of these settings is in the registry  
 
@@ -72,7 +72,7 @@ not run: no run of these settings is in the registry
 | FedAvg \< A in λ\_max | **holds** | A − B = −3 ± 1 |
 
 The verdicts of each artefact are right together with 95 % (Holm's procedure), if its errors are.
-Differences of λ\_max are without the upward bias of few samples, which each value has.
+Differences of λ\_max are without the upward bias of few samples, which each value has, where both were measured on the same samples.
 
 ## What this is
 
@@ -86,7 +86,7 @@ Differences of λ\_max are without the upward bias of few samples, which each va
 ```sh
 fedscope figures build man/table2
 ```
-"""  # noqa: W291
+"""  # noqa: E501, W291
 
 
 def test_correlations_stand_below_the_table() -> None:

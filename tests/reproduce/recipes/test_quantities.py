@@ -60,6 +60,12 @@ def test_the_fifth_eigenvalue_and_the_ratio_to_it() -> None:
     assert ratio.value == 4.0
     assert ratio.error == pytest.approx(4 * (0.1 / 8 + 0.1 / 2))  # at most, whatever the two have in common
     assert from_record("lambda_ratio_code", spectrum(8.0, 6.0, 4.0, 3.0, -2.0, stderr=None)) == Number(-4.0)
+    batches = found.edited(eigenvalues=[
+        {**one.to_json(), "batches": [1.0] * count, "bias_data": 0.5}
+        for one, count in zip(found.eigenvalues, (9, 8, 7, 6, 5), strict=True)
+    ])  # fmt: skip
+    assert from_record("lambda_ratio", batches.edited(lambda_max=batches.eigenvalues[0].to_json())).dof == 4
+    assert from_record("spectrum", batches) == Number(23.0 - 5 * 0.5, pytest.approx(0.5), 4)
     few = spectrum(8.0, 6.0)
     assert from_record("lambda_ratio", few) == from_record("lambda_5", few) == Number(None, text="–")
     nothing = from_record("lambda_ratio", spectrum(8.0, 0.0, 0.0, 0.0, 0.0))

@@ -41,7 +41,7 @@ class Panel:
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
     """Draw lines over the rounds that all share, and beside them whole those that are longer.
 
-    More than a pair of axes can show are drawn in groups.
+    More of one length than a pair of axes can show are drawn in groups.
     """
     ends = {line.label: line.x[-1] for line in lines if len(line.x)}  # a line may have no value at all
     shared = min(ends.values(), default=0.0)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import Page, wrapped
 from fedscope.figures.runs.line import Line
@@ -23,7 +24,13 @@ HIGH, LEGEND_ROW, TITLE_LINE, SMALL_LINE = 1.9, 0.125, 0.15, 0.115
 
 
 def grouped_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
-    """Draw the lines in panels, the highest at the end in the first one."""
+    """Draw the lines in panels, the highest at the end in the first one.
+
+    Raises:
+        UserError: there is no finite value.
+    """
+    if not any(np.isfinite(line.y).any() for line in lines):
+        raise UserError("there is no finite value to draw")
     reference, *others = lines
     ranked = sorted(others, key=_end, reverse=True)
     size = -(-len(ranked) // PANELS)

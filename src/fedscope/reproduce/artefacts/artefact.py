@@ -55,7 +55,7 @@ def assemble(
     borrowed = borrowed_spreads(recipe, _of_runs(elsewhere))
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}
     absent |= {(one.cell.row, one.cell.column): NOT_MEASURED for one in filled}
-    apart = {(cell.row, cell.column) for cell in cells if departures.apart(cell)}
+    apart = departures.apart(cells, filled)
     drawn = [(one.cell.row, content) for one in filled if (content := _drawn(recipe, one))]
     record: Record = {
         "schema": ARTEFACT_SCHEMA,

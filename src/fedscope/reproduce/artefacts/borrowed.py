@@ -59,7 +59,8 @@ def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
 
 def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[Printed, int]]:
     """Yield every printed cell of a quantity, and the number of trainings that it is of."""
-    for label, column in recipe.columns.items():
+    columns = {column.published or label: column.preset for label, column in recipe.columns.items()}
+    for label, experiment in columns.items():
         for row in recipe.rows:
-            if paper := printed(recipe.name, row, column.published or label, quantity):
-                yield paper, len(preset(column.preset).seeds)
+            if paper := printed(recipe.name, row, label, quantity):
+                yield paper, len(preset(experiment).seeds)

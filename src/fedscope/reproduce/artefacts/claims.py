@@ -123,7 +123,7 @@ class _Place:
         self.absent = [] if statement.other else [row for row in rivals if row not in self.there]
         self.contradicted = statement.contradicted({row: printed[row] for row in printed if row in rows})
         self.known = bool(others) and complete
-        self.lacking = [row for row in (statement.row, *others) if row not in self.there]
+        self.lacking = [row for row in (statement.row, *(others or rivals)) if row not in self.there]
         self.others = others if self.known and not self.contradicted else []
 
 

@@ -1,5 +1,6 @@
 """Where an artefact departs from the published experiment: settings, rows, seeds, data, what is not drawn."""
 
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 
@@ -102,9 +103,19 @@ def provisional(cells: Sequence[Cell]) -> list[str]:
     return list(found)
 
 
-def apart(cell: Cell) -> bool:
-    """Say whether a cell's settings are not the published ones, its precision aside."""
-    return any(not text.startswith("precision ") for text in cell.use.overridden)
+def apart(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> set[tuple[str, str]]:
+    """Return the (row, column) of what was not trained as published, its precision aside."""
+    found = {
+        (cell.row, cell.column)
+        for cell in cells
+        if any(not text.startswith("precision ") for text in cell.use.overridden)
+    }
+    for one in filled:
+        data = one.match.entry.manifest.data
+        few = (data.train_samples or math.inf) < data_catalogue.record(data.name).expected["train"]
+        if one.match.round < one.cell.settings.rounds or few:
+            found.add((one.cell.row, one.cell.column))
+    return found
 
 
 def training_samples(filled: Sequence[FilledCell]) -> list[str]:

@@ -76,7 +76,8 @@ def legend(record: ArtefactRecord) -> list[str]:
         found.append("lost: the paper's value is lost in the text it survives in")
     if any(entry.differs for entry in entries):
         found.append(
-            "*: differs from the paper's by more than twice the combined standard error, and half a digit"
+            "*: differs from the paper's by more than twice our standard error and its deviation combined, "
+            "and by more than half a unit of its last digit"
         )
     if any(_apart(entry) for entry in entries) and record.scale != "smoke":
         found.append(
@@ -108,7 +109,10 @@ def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
             "is on the runs here, not on the methods."
         )
     if any(claim.statement.endswith(" in lambda_max") for claim in claims):
-        found.append("Differences of λ_max are without the upward bias of few samples, which each value has.")
+        found.append(
+            "Differences of λ_max are without the upward bias of few samples, which each value has, where "
+            "both were measured on the same samples."
+        )
     return found if claims else []
 
 

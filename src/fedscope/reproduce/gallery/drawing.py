@@ -60,7 +60,8 @@ def samples_note(record: ArtefactRecord) -> str:
         if isinstance(found, HessianRecord)
     )
     text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
-    if not largest and record.kind != "landscape":
+    along = any(isinstance(found, LandscapeRecord) and found.curvature for found in records.values())
+    if not largest and not along:
         return text
     shown = f" λ_max on these: {largest}." if largest else ""
     return f"{text}{shown} Fewer samples give a larger λ_max; a table or figure of more has smaller ones."
@@ -193,9 +194,7 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
         )
         for one in found
     ]
-    caption = (
-        "readings by likelihood, the most likely first; hollow: alone, filled: with MAN; triangles: beyond"
-    )
+    caption = "the most likely reading first; hollow: alone, filled: with MAN; triangles: beyond the axis"
     return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
 
 

@@ -148,7 +148,7 @@ def supplement(paper: str, out: Path) -> str:
     counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
     verdicts = [f"{n} {_COUNTED[word][n > 1]}" for word in _COUNTED if (n := counts[word])]
     departures = [[*record.why, *record.reductions] for _, record in found]
-    several = [lines for lines in departures if lines]
+    several = [lines for lines, (_, record) in zip(departures, found, strict=True) if record.runs]
     shared = [line for line in several[0] if all(line in lines for lines in several)] if several[1:] else []
     return filled(
         "paper.md",
