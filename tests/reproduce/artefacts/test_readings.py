@@ -200,6 +200,18 @@ def test_rows_in_doubt_are_left_out_once() -> None:
     assert 0.5 < without.share < result.results[0].share  # six methods tell less than eight
 
 
+def test_without_rows_in_doubt_the_others_stand_alone() -> None:
+    one = only(TRUTH, Reading(samples=1024))
+    assert one.readings
+    doubtful = ("FedSAM", "FedSAM+MAN")
+    result = found(replace(one, readings=replace(one.readings, doubtful=doubtful)), factor=0.97, level=1.02)
+    (without,) = (s for s in result.sensitivities if s.change.startswith("without"))
+    rest = {row: method for row, method in one.rows.items() if row not in doubtful}
+    alone = found(replace(one, rows=rest), factor=0.97, level=1.02)
+    assert without.share == pytest.approx(alone.results[0].share)
+    assert without.share != pytest.approx(result.results[0].share)
+
+
 def test_percentages() -> None:
     assert [percent(one) for one in (0.0, 0.0002, 0.012, 0.5, 1.0)] == [
         "0.0 %",

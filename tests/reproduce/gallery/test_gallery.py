@@ -54,6 +54,15 @@ def test_a_papers_page_has_its_numbers_beside_ours_and_every_run_once() -> None:
     assert " | FedAvg | 83217 | 500 | " in rows[0]
 
 
+def test_what_one_run_does_not_depart_in_is_not_shared(tmp_path: Path) -> None:
+    (tmp_path / "man").mkdir()
+    for name, reductions in (("table1", ["bf16", "more"]), ("table2", ["bf16"]), ("figure2", [])):
+        record = committed(f"man/{name}-cpu.json").edited(reductions=reductions, why=[])
+        (tmp_path / "man" / f"{name}-cpu.json").write_text(json.dumps(record.to_json()))
+        page = supplement("man", tmp_path)
+        assert ("- All that were run: bf16\n" in page) is (name == "table2")
+
+
 def test_a_gallery_without_a_papers_artefacts_has_no_page_of_it(tmp_path: Path) -> None:
     assert supplement("man", tmp_path) == ""
 
