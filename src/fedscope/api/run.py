@@ -12,9 +12,8 @@ from fedscope.api.sources import Reference, Referring
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run as Folder
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import Panel, draw_panel
 from fedscope.figures.runs.drawings import Kind, draw
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.lines import Line, Panel, draw_panel
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.labels import data_name, method_name
 from fedscope.figures.text.tables import Table

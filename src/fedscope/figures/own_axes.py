@@ -13,7 +13,7 @@ from fedscope.figures.clients.by_round import round_panel
 from fedscope.figures.clients.gaps import draw_gaps
 from fedscope.figures.clients.panels import lacking, name_clients, prepare
 from fedscope.figures.color_scale import format_value, shared_scale
-from fedscope.figures.runs.curves import draw_panel
+from fedscope.figures.runs.lines import draw_panel
 from fedscope.figures.spectrum.densities import draw_densities
 from fedscope.figures.spectrum.eigenvalues import draw_eigenvalues
 from fedscope.figures.surface.from_records import read_surface

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.curves import panels_figure, rounds_figure
+from fedscope.figures.runs.lines import Line, Panel
 from fedscope.figures.style import curve_look
 
 ROUNDS = np.arange(1.0, 61.0)

@@ -183,3 +183,14 @@ def test_a_borrowed_spread_is_of_a_column_with_several_seeds(name: str) -> None:
             found = [(cell.row, cell.seed) for cell in cells(other) if cell.column == column]
             assert len(found) > len({row for row, _ in found})
             assert one.claims
+
+
+def test_what_a_quantity_means_is_told_where_it_is_shown() -> None:
+    told = {own: " ".join(recipe(f"clients/{own}").notes) for own in ("table", "figure", "sharpness")}
+    assert {own for own, text in told.items() if "drift: " in text} == {"table", "figure"}
+    assert {own for own, text in told.items() if "barrier: " in text} == {"table"}
+    assert {own for own, text in told.items() if "test loss − training loss" in text} == {
+        "figure",
+        "sharpness",
+    }
+    assert {own for own, text in told.items() if "the statements" in text} == {"table"}

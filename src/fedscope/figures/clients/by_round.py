@@ -9,8 +9,8 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.clients.panels import lacking
 from fedscope.figures.intervals import reach
-from fedscope.figures.runs.curves import Panel, panels_figure
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.curves import panels_figure
+from fedscope.figures.runs.lines import Line, Panel
 from fedscope.figures.text.client_rounds import Curve, RoundsKind, by_run, measured
 from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import Panel, panels_figure
+from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.lines import Line, Panel
 from fedscope.records.round_quantities import QUANTITIES, Family, Quantity
 from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds, most_rounds
 from fedscope.records.stability import stable_under

@@ -1,21 +1,18 @@
 """Lines over a shared axis: accuracy by round, eigenvalues by rank, accuracy by a method's strength."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import Page, wrapped
 from fedscope.figures.runs.grouped_curves import grouped_figure
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.lines import Line, Panel, draw_panel, looks_of
 
 # inches
 LEFT, RIGHT, TOP, BOTTOM = 0.42, 0.1, 0.06, 0.36
@@ -23,19 +20,6 @@ AXES_HEIGHT, LOW_HEIGHT, GAP = 1.9, 1.0, 0.12
 LEGEND_ROW, TITLE_LINE, SMALL_LINE = 0.125, 0.15, 0.115
 MOST_COLUMNS = 4  # of the legend's names above panels side by side
 MOST_LINES = 12  # of one length that one pair of axes shows
-MOST_MARKED = 12  # points of the longest line, up to which each gets a marker
-LONGEST = 5  # characters of a tick at the side
-FEW_DECADES = 2.5  # up to which a logarithmic axis has ticks at 2 and 5 too
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines in one pair of axes."""
-
-    lines: Sequence[Line]
-    x_label: str
-    y_label: str
-    title: str = ""
 
 
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
@@ -78,7 +62,7 @@ def panels_figure(
     if not all(any(np.isfinite(line.y).any() for line in panel.lines) for panel in panels):
         raise UserError("there is no finite value to draw")
     named = {line.label: line for panel in panels for line in panel.lines}
-    looks = dict(zip(named, _looks([*named.values()]), strict=True))
+    looks = dict(zip(named, looks_of([*named.values()]), strict=True))
     columns = MOST_COLUMNS if beside else 2
     titles = TITLE_LINE * any(panel.title for panel in panels)
     heads = wrapped(title, width=width, size=style.TITLE_SIZE)
@@ -111,25 +95,6 @@ def panels_figure(
     return page.figure
 
 
-def draw_panel(
-    axes: Axes,
-    panel: Panel,
-    looks: Mapping[str, dict[str, Any]] | None = None,
-    x_scale: Literal["linear", "log"] = "linear",
-) -> None:
-    """Draw a panel's lines, but no legend; ``looks`` are matplotlib's settings of each by its label."""
-    looks = looks or dict(zip((line.label for line in panel.lines), _looks(panel.lines), strict=True))
-    axes.set(xlabel=style.typeset(panel.x_label), ylabel=style.typeset(panel.y_label))
-    axes.set_title(style.typeset(panel.title), fontsize=style.TEXT_SIZE, pad=3)
-    axes.set_xscale(x_scale)
-    marked = max(len(line.x) for line in panel.lines) <= MOST_MARKED
-    for line in panel.lines:
-        _draw(axes, line, looks[line.label], marked=marked)
-    _ticks(axes, log=x_scale == "log")
-    axes.grid(axis="y")
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def _draw_legend(
     axes: Axes, lines: Mapping[str, Line], looks: Mapping[str, dict[str, Any]], columns: int, *, up: float
 ) -> None:
@@ -140,54 +105,3 @@ def _draw_legend(
         loc="lower left", bbox_to_anchor=(0, 1 + up), borderaxespad=0, labelspacing=0.25, handlelength=2.6,
         ncols=columns, columnspacing=1.2,
     )  # fmt: skip
-
-
-def _looks(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    members = Counter(line.family or line.label for line in lines)
-    if len(members) == 1:
-        return [style.curve_look(place) for place in range(len(lines))]
-    families, looks = list(members), []
-    for line in lines:
-        name = line.family or line.label
-        look = style.curve_look(families.index(name))
-        if members[name] > 1:
-            look["linestyle"] = "--" if line.label == line.family else "-"
-        if line.points:
-            look |= {"linestyle": "none", "marker": "o", "markersize": 3}
-        looks.append(look)
-    return looks
-
-
-def _draw(axes: Axes, line: Line, look: dict[str, Any], *, marked: bool) -> None:
-    values, label = line.y, style.typeset(line.label)
-    if line.points:
-        axes.errorbar(line.x, values, line.band, label=label, capsize=1.5, **look)
-    elif line.level:
-        axes.axhline(float(values[0]), label=label, **look)
-        if line.band is not None:
-            low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
-            axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
-    elif marked and not line.shaded:
-        axes.errorbar(line.x, values, line.band, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
-    else:
-        axes.plot(line.x, values, label=label, marker="o" if marked else "", markersize=2.5, **look)
-        if line.band is not None:
-            low_end, high_end = values - line.band, values + line.band
-            axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)
-
-
-def _ticks(axes: Axes, *, log: bool) -> None:
-    axes.yaxis.set_major_locator(MaxNLocator(6))
-    low, high = sorted(axes.get_ylim())
-    shown = [tick for tick in axes.get_yticks() if low <= tick <= high]
-    if any(len(f"{tick:.6g}") > LONGEST for tick in shown):  # it would reach the axis' name
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-    if not log:
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        return
-    low, high = axes.get_xlim()
-    few = np.log10(high / low) < FEW_DECADES
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
-    if few:
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.xaxis.set_minor_locator(NullLocator())

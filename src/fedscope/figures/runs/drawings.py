@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
 from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
-from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
+from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, cut, groups, rounds_of, spread_of
 from fedscope.figures.runs.layers import layer_figure
-from fedscope.figures.runs.line import Values
+from fedscope.figures.runs.lines import Panel, Values
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
 from fedscope.records.estimates import Estimate

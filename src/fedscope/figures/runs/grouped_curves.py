@@ -4,18 +4,18 @@ Each panel shows the other lines in grey behind its own, and the first line, the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import Page, wrapped
-from fedscope.figures.runs.line import Line
+from fedscope.figures.runs.lines import Line, Panel, draw_panel
 
 PANELS = 3
 # inches
@@ -50,32 +50,22 @@ def grouped_figure(lines: Sequence[Line], *, y_label: str, title: str = "", capt
             box = page.box(left=left, top=above, width=side, height=HIGH)
             axes = page.figure.add_axes(box, sharey=first)
             first = first or axes
-            _draw(axes, group, reference, [line for line in others if line not in group])
-            axes.set_xlabel("round")
+            _draw(axes, group, reference, [line for line in others if line not in group], y_label)
             axes.tick_params(labelleft=not place)
-        first.set_ylabel(style.typeset(y_label)) if first else None
+            axes.yaxis.label.set_visible(not place)
     return page.figure
 
 
-def _draw(axes: Axes, own: Sequence[Line], reference: Line, others: Sequence[Line]) -> None:
-    for line in others:
-        axes.plot(line.x, line.y, color="0.87", linewidth=0.6, zorder=1)
-    looks: list[tuple[Line, dict[str, Any]]] = [(reference, {"color": style.INK, "linestyle": "--"})]
-    looks += [(line, style.curve_look(place)) for place, line in enumerate(own)]
-    for line, look in looks:
-        axes.plot(line.x, line.y, zorder=3, **look)
-        if line.band is not None:
-            axes.fill_between(
-                line.x, line.y - line.band, line.y + line.band, color=look["color"], alpha=0.2, linewidth=0
-            )
+def _draw(axes: Axes, own: Sequence[Line], reference: Line, others: Sequence[Line], y_label: str) -> None:
+    looks: dict[str, dict[str, Any]] = {reference.label: {"color": style.INK, "linestyle": "--"}}
+    looks |= {line.label: style.curve_look(place) for place, line in enumerate(own)}
+    behind = {line.label: {"color": "0.87", "linewidth": 0.6} for line in others}
+    lines = [*(replace(line, band=None) for line in others), reference, *own]
+    draw_panel(axes, Panel(lines, "round", y_label), {**behind, **looks})
     axes.legend(
-        [Line2D([], [], **look) for _, look in looks], [style.typeset(line.label) for line, _ in looks],
+        [Line2D([], [], **look) for look in looks.values()], [*map(style.typeset, looks)],
         loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=2.6,
     )  # fmt: skip
-    axes.yaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.grid(axis="y")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _end(line: Line) -> float:

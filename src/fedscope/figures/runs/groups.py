@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.line import Line, Values
+from fedscope.figures.runs.lines import Line, Values
 from fedscope.figures.text.labels import family, method_name
 from fedscope.records.run_curves import RunCurves
 

@@ -12,7 +12,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import text_size
-from fedscope.figures.runs.line import Values
+from fedscope.figures.runs.lines import Values
 
 MOST_METHODS = 8
 MOST_LAYERS = 120

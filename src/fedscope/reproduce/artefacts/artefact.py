@@ -96,6 +96,13 @@ def assemble(
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
     }
+    record |= _of_kind(recipe, cells, filled)
+    return ArtefactRecord.read(json.loads(json.dumps(record)))
+
+
+def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> Record:
+    """Return the entries that only a kind of artefact has."""
+    record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
     if recipe.readings:
@@ -110,7 +117,7 @@ def assemble(
         record["correlations"] = _correlations(filled)
     if recipe.sweep:
         record["sweep"] = {**asdict(recipe.sweep), "values": _swept(recipe.sweep.option, cells)}
-    return ArtefactRecord.read(json.loads(json.dumps(record)))
+    return record
 
 
 def _claims(recipe: Recipe, samples: Samples, borrowed: Mapping[str, Spread]) -> list[Claim]:

@@ -79,11 +79,13 @@ def legend(record: ArtefactRecord) -> list[str]:
             "*: differs from the paper's by more than twice our standard error and its deviation combined, "
             "and by more than half a unit of its last digit"
         )
-    if any(_apart(entry) for entry in entries) and record.scale != "smoke":
+    shown = () if record.scale == "smoke" else entries
+    with_error = [entry.error is not None for entry in shown if _not_compared(entry)]
+    if any(with_error):
         found.append(
             "no * where settings, other than the precision, depart from the paper's: they are not compared"
         )
-    if any(_incomparable(entry) for entry in entries) and record.scale != "smoke":
+    if not all(with_error):
         found.append("a value without ± has no known error, and is not compared with the paper's")
     if any(entry.text == NOT_MEASURED for entry in entries):
         found.append(f"{NOT_MEASURED}: the run is in the registry, without this result")
@@ -124,14 +126,8 @@ def _places(entries: Sequence[Cell]) -> str:
     return "; ".join((f"{column}: " if column else "") + ", ".join(own) for column, own in rows.items())
 
 
-def _apart(entry: Cell) -> bool:
-    known = entry.value is not None and entry.error is not None and entry.differs is None
-    return known and bool(entry.paper and entry.paper.value)
-
-
-def _incomparable(entry: Cell) -> bool:
-    known = entry.value is not None and entry.error is None and entry.differs is None
-    return known and bool(entry.paper and entry.paper.value)
+def _not_compared(entry: Cell) -> bool:
+    return entry.value is not None and entry.differs is None and bool(entry.paper and entry.paper.value)
 
 
 def _reasons(papers: Sequence[PaperValue], *, inferred: bool) -> str:

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.runs.curves import Panel, panels_figure, rounds_figure
+from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.dots import Dots, dots_figure
-from fedscope.figures.runs.line import Line, Values
+from fedscope.figures.runs.lines import Line, Panel, Values
 from fedscope.figures.runs.ratios import RatioRow, ratios_figure
 from fedscope.figures.runs.sharpness import against_figure
 from fedscope.figures.spectrum.densities import density_figure

@@ -1,6 +1,7 @@
 """A recipe: the runs of a table or figure of a paper, their measurements, and the paper's claims.
 
-Recipes are in one ``.toml`` file per paper, each with what its recipes share and ``[recipes.NAME]``:
+Recipes are in one ``.toml`` file per paper, each with what its recipes share (``notes`` of its tables,
+``meanings`` of quantities, told where these are shown) and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
     kind        table, curves, landscape, spectrum, density, sweep, readings, search, dots, correlation, or
@@ -22,7 +23,7 @@ A cell is a row under a column; it has one run per seed. The scale ``paper`` is 
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -41,7 +42,6 @@ Kind = Literal[
 PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatness")
 # of which the last two are comparisons of our own
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
-SUMMARIES = ("table", "dots", "correlation")  # they show many quantities, which the file's notes explain
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
 
@@ -179,14 +179,20 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         measures=_measures(shared, own, everyones, ours),
         claims=tuple(own.get("claims", ())),
         spread_of=_tuple(changes.get("spread_of")),
-        notes=(*(shared.get("notes", ()) if own.get("kind", "table") in SUMMARIES else ()),
-               *own.get("notes", ()), *ours.get("notes", ())),
+        notes=(*_shared_notes(shared, own), *own.get("notes", ()), *ours.get("notes", ())),
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
         readings=_readings(own, ours) if "readings" in own else None,
         search=Search(**own["search"]) if "search" in own else None,
         panels=tuple(map(tuple, own.get("panels", ()))),
     )  # fmt: skip
+
+
+def _shared_notes(shared: Table, own: Table) -> Iterator[str]:
+    if own.get("kind", "table") == "table":
+        yield from shared.get("notes", ())
+    meanings = shared.get("meanings", {})
+    yield from (meanings[name] for name in meanings if name in own.get("quantities", ()))
 
 
 def _column(entry: str | Table) -> Column:
