@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 
 import pytest
 
@@ -179,6 +179,39 @@ def test_and_says_where_it_does_not() -> None:
         for quantity in ("lambda_max", "trace")
     ]
     assert [f"{end(of):.1f}" for of in ratios for end in (min, max)] == list(above)
+
+
+def test_what_the_paper_may_have_measured_is_what_the_readings_say() -> None:
+    text = " ".join(README.read_text("utf-8").split())
+    (said,) = re.findall(
+        r"on some (\d+) test images, where ours are ([\d.]+) and ([\d.]+) of .+? "
+        r"gives this way (\d+) % of the share of (\d+), and (\d+) % or more",
+        text,
+    )
+    readings = json.loads((PROJECT / "figures/man/table2-readings-cpu.json").read_text("utf-8"))["readings"]
+    best = max(readings["results"], key=lambda result: result["share"])
+    assert best["settings"] == {
+        "split": "test",
+        "model": "the server's model",
+        "samples": said[0],
+        "estimator": "Lanczos and Hutchinson",
+        "augment": "no",
+        "term": "no",
+        "weight_decay": "no",
+    }
+    level = [
+        geometric_mean(
+            entry["expected"] / entry["printed"] for entry in best["entries"] if entry["quantity"] == quantity
+        )
+        for quantity in ("lambda_max", "trace")
+    ]
+    usual = min(other["usual"] for other in readings["sensitivities"])
+    assert said[1:] == (
+        *(f"{of:.2f}" for of in level),
+        f"{best['share']:.0%}"[:-1],
+        str(len(readings["results"])),
+        f"{usual:.0%}"[:-1],
+    )
 
 
 def test_the_smallest_lambda_max_goes_with_the_second_lowest_accuracy() -> None:
