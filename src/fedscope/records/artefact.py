@@ -160,6 +160,7 @@ class Sensitivity(Plain):
     best: str  # the best reading then
     share: float  # its share then
     usual: float  # the share there of the reading that is best as stated
+    split: Number = math.nan  # and of all readings of its split; NaN of an older record
 
 
 class ReadingsResult(Plain):

@@ -1,5 +1,6 @@
 """Which reading is likely, from made-up results: growth, weight decay, and what is missing."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -35,8 +36,8 @@ def paper(row: str, quantity: str) -> float:
     return found.number
 
 
-def record(lambda_max: float, trace: float) -> HessianRecord:
-    entry = {"value": lambda_max, "residual": 0.0, "stderr_data": 0.01 * lambda_max}
+def record(lambda_max: float, trace: float, error: float = 0.01) -> HessianRecord:
+    entry = {"value": lambda_max, "residual": 0.0, "stderr_data": error * lambda_max}
     return HessianRecord.read({
         "schema": HESSIAN_SCHEMA, "checkpoint": {"sha256": "ab"}, "problem": {"samples": 1},
         "lambda_max": entry, "eigenvalues": [entry], "density": None, "cross_client": None,
@@ -66,24 +67,27 @@ def found(
     factor: float = 1.0,
     level: float = 1.0,
     seeds: tuple[int, ...] = (83217,),
-    second: float = 1.0,
+    second: float | Mapping[str, float] = 1.0,
+    wild: float = 0.01,
 ) -> ReadingsResult:
     """The inference where test samples give the printed numbers, and training samples ``factor`` of them.
 
     All are ``level`` times these; short runs stand before their growth. A second seed has 10 % more, a
-    second draw ``second`` times as much.
+    second draw ``second`` times as much, of each split or by split. ``wild`` is the error of FedAvg's λ_max.
     """
-    filled = []
+    filled, times = [], second if isinstance(second, Mapping) else dict.fromkeys(("train", "test"), second)
     for cell in cells(one, Choices(seeds=seeds)):
         records = {}
         for name, wanted in cell.measures.items():
             values = {
                 quantity: paper(cell.row, quantity) * level * (1.0 if wanted.split == "test" else factor)
-                * (1.1 if cell.seed != 83217 else 1.0) * (second if wanted.draw else 1.0)
+                * (1.1 if cell.seed != 83217 else 1.0) * (times[wanted.split] if wanted.draw else 1.0)
                 / (GROWTH[quantity] if cell.settings.rounds < 500 else 1.0)
                 for quantity in GROWTH
             }  # fmt: skip
-            records[name] = record(values["lambda_max"], values["trace"])
+            records[name] = record(
+                values["lambda_max"], values["trace"], wild if cell.row == "FedAvg" else 0.01
+            )
         filled.append(Stub(cell, records))
     return ReadingsResult.read(readings_of(one, cast("list[FilledCell]", filled)))
 
@@ -163,21 +167,62 @@ def test_the_spread_between_trainings_is_measured_where_there_are_seeds() -> Non
     assert several.training_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)  # ln 1.1 / √2
 
 
-def test_an_estimator_without_errors_has_those_of_the_plain_reading() -> None:
-    theirs = replace(TRUTH, estimator="pyhessian")
-    result = found(only(TRUTH, theirs))
-    assert by_name(result, theirs).sampling_spread == pytest.approx(by_name(result, TRUTH).sampling_spread)
-    assert by_name(result, TRUTH).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.01))
+def spread(result: ReadingsResult, reading: Reading) -> object:
+    return pytest.approx(by_name(result, reading).sampling_spread, abs=1e-4)
 
 
-def test_a_single_draw_has_the_spread_between_draws_of_as_many_samples() -> None:
-    several, single = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=64, model="reported")
-    result = found(only(several, single))
-    assert by_name(result, single).sampling_spread == pytest.approx(by_name(result, several).sampling_spread)
-    # all alike: at least the error of the measurement
-    assert by_name(result, several).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.01))
-    apart = found(only(several, single), second=1.1)
-    assert by_name(apart, single).sampling_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)
+def test_the_spread_between_draws_falls_as_the_root_of_the_samples() -> None:
+    several, more = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=256, model="reported")
+    theirs = replace(more, estimator="pyhessian")
+    result = found(only(several, more, theirs), second=1.1)
+    assert spread(result, several) == dict.fromkeys(GROWTH, 0.0674)  # ln 1.1 / √2
+    assert spread(result, more) == dict.fromkeys(GROWTH, 0.0674 / 2)
+    assert spread(result, theirs) == dict.fromkeys(GROWTH, 0.0674 / 2)
+
+
+def test_it_is_pooled_over_the_draws_of_a_split() -> None:
+    few, many = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=256, draws=2)
+    train = replace(few, split="train")
+    decayed = replace(many, weight_decay=True)  # the same draws again
+    readings = only(few, many, decayed, train)
+    result = found(readings, second={"test": 1.1, "train": 1.3})
+    of_one = 0.0674 * math.sqrt((64 + 256) / 2)
+    assert spread(result, few) == dict.fromkeys(GROWTH, of_one / 8)
+    assert spread(result, many) == dict.fromkeys(GROWTH, of_one / 16)
+    assert spread(result, train) == dict.fromkeys(GROWTH, 0.1855)  # ln 1.3 / √2
+    elsewhere = found(only(few, replace(train, draws=1)), second=1.1)
+    assert spread(elsewhere, replace(train, draws=1)) == dict.fromkeys(GROWTH, 0.0674)
+
+
+def test_without_draws_it_is_the_usual_error_of_the_measurements() -> None:
+    fewer = replace(TRUTH, samples=256)
+    assert spread(found(only(TRUTH), wild=1.0), TRUTH) == dict.fromkeys(GROWTH, 0.01)
+    result = found(only(TRUTH, fewer))
+    of_one = 0.01 * (math.sqrt(1024) + math.sqrt(256)) / 2  # half of the errors are of each
+    assert spread(result, TRUTH) == dict.fromkeys(GROWTH, of_one / 32)
+    assert spread(result, fewer) == dict.fromkeys(GROWTH, of_one / 16)
+    every = found(only(TRUTH, replace(TRUTH, samples=None)), wild=1.0)
+    assert spread(every, replace(TRUTH, samples=None)) == dict.fromkeys(GROWTH, 0.01)
+
+
+def test_all_samples_have_no_draw() -> None:
+    several, every = replace(TRUTH, samples=64, draws=2), replace(TRUTH, samples=None)
+    assert spread(found(only(several, every), second=1.1), every) == dict.fromkeys(GROWTH, 0.01)
+
+
+def test_the_spread_between_draws_is_put_to_the_test() -> None:
+    several = replace(TRUTH, samples=64, draws=2)
+    result = found(only(replace(several, split="train"), several), factor=0.9, second=1.1)
+    usual = {one.change: one.usual for one in result.sensitivities}
+    half, twice = usual["half of the spread between draws"], usual["twice the spread between draws"]
+    assert half > result.results[0].share > twice
+
+
+def test_the_share_of_the_split_is_told_under_other_errors() -> None:
+    result = found(only(TRUTH, replace(TRUTH, model="reported"), Reading(samples=1024)), factor=0.7)
+    for one in result.sensitivities:
+        assert one.usual == pytest.approx(one.split / 2)  # the two on test samples expect the same
+        assert one.split > 0.9
 
 
 def test_what_a_seed_gives_to_all_methods_is_put_to_the_test() -> None:

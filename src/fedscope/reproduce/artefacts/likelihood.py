@@ -117,12 +117,17 @@ def shares(log_likelihoods: Sequence[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def pooled_spread(groups: Mapping[str, Sequence[float]]) -> float | None:
-    """Return the standard deviation of the logarithms within groups; None where no group has two."""
+def pooled_spread(
+    groups: Mapping[str, Sequence[float]], scales: Mapping[str, float] | None = None
+) -> float | None:
+    """Return the standard deviation of the logarithms within groups; None where no group has two.
+
+    ``scales``: what a group's deviations are multiplied by.
+    """
     squares, freedom = 0.0, 0
-    for values in groups.values():
+    for name, values in groups.items():
         logs = [math.log(value) for value in values]
-        mean = sum(logs) / len(logs) if logs else 0.0
-        squares += sum((one - mean) ** 2 for one in logs)
+        mean, scale = sum(logs) / len(logs) if logs else 0.0, (scales or {}).get(name, 1.0)
+        squares += sum((scale * (one - mean)) ** 2 for one in logs)
         freedom += max(0, len(logs) - 1)
     return math.sqrt(squares / freedom) if freedom else None

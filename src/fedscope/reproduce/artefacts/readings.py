@@ -29,6 +29,8 @@ _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
     "twice the spread between trainings": {"training": 2.0},
     "half of the spread of the growth": {"growth": 0.5},
     "twice the spread of the growth": {"growth": 2.0},
+    "half of the spread between draws": {"samples": 0.5},
+    "twice the spread between draws": {"samples": 2.0},
     "samples' errors independent between methods": {"common": 0.0},
     "80 % of a training's variance common to all methods": {"alike": 0.8},
 }
@@ -149,7 +151,7 @@ class _Inference:
                 correlation=factors.get("correlation", own.correlation),
                 common={q: factors.get("common", 1.0) * own.common[q] for q in QUANTITIES},
             )
-            scale = {name: factors.get(name, 1.0) for name in ("training", "growth")}
+            scale = {name: factors.get(name, 1.0) for name in ("training", "growth", "samples")}
             fits = self._fits(given, self.rows, alike=factors.get("alike", 0.0), **scale)
             found.append(self._sensitivity(change, fits, usual))
         doubtful = self.measured.readings.doubtful
@@ -161,9 +163,15 @@ class _Inference:
 
     def _sensitivity(self, change: str, fits: Sequence[Fit], usual: int) -> Record:
         likely = shares([one.log_likelihood for one in fits])
-        best = int(np.argmax(likely))
-        name = self.scored[best].reading.name
-        return {"change": change, "best": name, "share": likely[best], "usual": likely[usual]}
+        best, readings = int(np.argmax(likely)), [one.reading for one in self.scored]
+        same = zip(likely, readings, strict=True)
+        return {
+            "change": change,
+            "best": readings[best].name,
+            "share": likely[best],
+            "usual": likely[usual],
+            "split": sum(share for share, one in same if one.split == readings[usual].split),
+        }
 
     def _fits(
         self,
@@ -172,6 +180,7 @@ class _Inference:
         *,
         training: float = 1.0,
         growth: float = 1.0,
+        samples: float = 1.0,
         alike: float = 0.0,
     ) -> list[Fit]:
         theirs = np.array([self.measured.printed(row) for row in rows])
@@ -184,7 +193,7 @@ class _Inference:
                 Errors(
                     training=training * self.training,
                     trainings=np.array(seeds, dtype=np.float64),
-                    samples=one.samples,
+                    samples=samples * one.samples,
                     draws=one.reading.draws,
                     common=np.array([own.common[quantity] for quantity in QUANTITIES]),
                     short=short,

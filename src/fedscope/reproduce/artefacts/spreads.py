@@ -1,8 +1,9 @@
 """The errors behind a comparison with printed numbers: growth by rounds, trainings, and samples."""
 
 import math
+from dataclasses import replace
 from functools import cached_property
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 import numpy as np
 
@@ -67,44 +68,35 @@ def between_trainings(measured: Measured, quantity: str) -> float | None:
 
 
 def of_samples(measured: Measured, complete: list[Reading], reading: Reading) -> Array:
-    """Return the spread of one draw: between the draws of all readings of as many samples of the split.
+    """Return the spread of one draw of the reading's samples; of all samples, that of the measurement.
 
-    Few draws may happen to lie close: it is at least the measurement's own error. Without draws it is that
-    error; of an estimator without errors that of the plain one, or the largest known.
+    A mean over n samples varies as 1/√n. The measurement's own error of λ_max is no measure of it: among few
+    samples one of large curvature makes it as large as the value.
     """
-    found = []
-    for quantity in QUANTITIES:
-        plain = measured.same(reading.plain)
-        own = [
-            spread for one in (reading, plain)
-            if (spread := _spread(measured, complete, one, quantity)) is not None
-        ]  # fmt: skip
-        every = (_spread(measured, complete, other, quantity) for other in (() if own else complete))
-        found.append(own[0] if own else max((one for one in every if one is not None), default=0.0))
-    return np.array(found)
+    return np.array([
+        _measurement(measured, [reading], quantity) if reading.samples is None
+        else _of_one_sample(measured, complete, reading.split, quantity) / math.sqrt(reading.samples)
+        for quantity in QUANTITIES
+    ])  # fmt: skip
 
 
-def _spread(measured: Measured, complete: list[Reading], reading: Reading, quantity: str) -> float | None:
-    found = (_between_draws(measured, complete, reading, quantity), _error(measured, reading, quantity))
-    return max((one for one in found if one is not None), default=None)
+def _of_one_sample(measured: Measured, complete: list[Reading], split: str, quantity: str) -> float:
+    """Return √n times the spread of a draw of n samples, pooled over the draws of a split, or of both."""
+    drawn = {replace(one, weight_decay=False): one for one in complete if one.draws > 1 and one.samples}
+    own = [one for one in drawn.values() if one.split == split] or list(drawn.values())
+    groups, scales = dict[str, list[float]](), dict[str, float]()
+    for one in own:
+        for cell in measured.own_cells:
+            name = f"{one.name} {cell.cell.row} {cell.cell.seed}"
+            groups[name], scales[name] = measured.of_cell(one, cell, quantity), math.sqrt(one.samples or 1)
+    found = pooled_spread(groups, scales)
+    return _measurement(measured, complete, quantity) if found is None else found
 
 
-def _between_draws(
-    measured: Measured, complete: list[Reading], reading: Reading, quantity: str
-) -> float | None:
-    """Return the spread between draws of the same number of samples, pooled over methods and readings."""
-    groups = {
-        f"{other.name} {one.cell.row} {one.cell.seed}": measured.of_cell(other, one, quantity)
-        for other in complete
-        if other.draws > 1 and (other.split, other.samples) == (reading.split, reading.samples)
-        for one in measured.own_cells
-    }
-    return pooled_spread(groups)
-
-
-def _error(measured: Measured, reading: Reading, quantity: str) -> float | None:
-    """Return the relative error of the measurements, root mean square over methods, if it is known."""
-    errors = [error for one in measured.own_cells for error in measured.errors(reading, one, quantity)]
-    if not errors or not all(math.isfinite(error) for error in errors):
-        return None
-    return math.sqrt(sum(error**2 for error in errors) / len(errors))
+def _measurement(measured: Measured, readings: list[Reading], quantity: str) -> float:
+    """Return the median of the measurements' relative errors, times √n of n samples; 0 if none is known."""
+    errors = [
+        error * math.sqrt(reading.samples or 1) for reading in readings for one in measured.own_cells
+        for error in measured.errors(reading, one, quantity) if math.isfinite(error)
+    ]  # fmt: skip
+    return median(errors) if errors else 0.0

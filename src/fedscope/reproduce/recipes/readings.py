@@ -84,11 +84,6 @@ class Reading:
         """The same reading of the server's model: rounds before the last are kept of this one alone."""
         return replace(self, model="server")
 
-    @property
-    def plain(self) -> "Reading":
-        """The same reading by the estimators whose errors are known."""
-        return replace(self, estimator="lanczos")
-
 
 @dataclass(frozen=True)
 class Likelihood:
