@@ -87,11 +87,15 @@ class Measured:
         count = sum(parameter.numel() for parameter in network.parameters())
         return settings.weight_decay, settings.weight_decay * count
 
+    def names(self, reading: Reading, one: FilledCell) -> tuple[str, ...]:
+        """Return the name of each draw's measurement in a cell: some readings share them."""
+        method = self._recipe.rows[one.cell.row].split()[0]
+        return tuple(map(label, reading.measures(self._recipe.measures["reading"], method)))
+
     def _records(self, reading: Reading, one: FilledCell) -> list[HessianRecord]:
         """Return the result of every draw; none where one is missing."""
-        method = self._recipe.rows[one.cell.row].split()[0]
-        wanted = reading.measures(self._recipe.measures["reading"], method)
-        found = [one.records.get(label(measure)) for measure in wanted]
+        wanted = self.names(reading, one)
+        found = [one.records.get(name) for name in wanted]
         records = [record for record in found if isinstance(record, HessianRecord)]
         return records if len(records) == len(wanted) else []
 

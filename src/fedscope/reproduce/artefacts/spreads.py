@@ -1,7 +1,6 @@
 """The errors behind a comparison with printed numbers: growth by rounds, trainings, and samples."""
 
 import math
-from dataclasses import replace
 from functools import cached_property
 from statistics import geometric_mean, median
 
@@ -82,15 +81,15 @@ def of_samples(measured: Measured, complete: list[Reading], reading: Reading) ->
 
 def _of_one_sample(measured: Measured, complete: list[Reading], split: str, quantity: str) -> float:
     """Return √n times the spread of a draw of n samples, pooled over the draws of a split, or of both."""
-    drawn = {replace(one, weight_decay=False): one for one in complete if one.draws > 1 and one.samples}
-    own = [one for one in drawn.values() if one.split == split] or list(drawn.values())
+    drawn = [one for one in complete if one.samples]
+    own = [one for one in drawn if one.draws > 1 and one.split == split] or drawn
     groups, scales = dict[str, list[float]](), dict[str, float]()
     for one in own:
-        for cell in measured.own_cells:
-            name = f"{one.name} {cell.cell.row} {cell.cell.seed}"
+        for cell in measured.own_cells:  # a measurement once, however many readings it stands for
+            name = " ".join([cell.cell.row, str(cell.cell.seed), *measured.names(one, cell)])
             groups[name], scales[name] = measured.of_cell(one, cell, quantity), math.sqrt(one.samples or 1)
     found = pooled_spread(groups, scales)
-    return _measurement(measured, complete, quantity) if found is None else found
+    return _measurement(measured, drawn, quantity) if found is None else found
 
 
 def _measurement(measured: Measured, readings: list[Reading], quantity: str) -> float:
