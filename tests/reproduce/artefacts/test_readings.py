@@ -224,7 +224,7 @@ def test_the_share_of_the_split_is_told_under_other_errors() -> None:
     result = found(only(TRUTH, replace(TRUTH, model="reported"), Reading(samples=1024)), factor=0.95)
     for one in result.sensitivities:
         assert one.usual == pytest.approx(one.split / 2)  # the two on test samples expect the same
-        assert one.split < 0.9999  # the rest is that of the training samples
+    assert min(one.split for one in result.sensitivities) < 0.99  # the rest is of the training samples
 
 
 def test_what_a_seed_gives_to_all_methods_is_put_to_the_test() -> None:
