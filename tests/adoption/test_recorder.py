@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -53,6 +54,20 @@ def test_what_is_registered_passes_the_check_of_runs(tmp_path: Path, clients: An
         True,
         False,
     )
+
+
+def test_scores_may_be_of_numpy_and_torch(tmp_path: Path) -> None:
+    record = recorder(tmp_path)
+    scores = {"accuracy": np.float32(0.5), "loss": torch.tensor([0.25]), "train_loss": None}
+    record.add(1, filled(1), scores)
+    record.note(1, {"train_loss": np.array(2)})
+    with pytest.raises(UserError, match="accuracy 'high' is no number; give a float, or None"):
+        record.note(1, {"accuracy": "high"})
+    with pytest.raises(UserError, match="loss tensor"):
+        record.note(1, {"loss": torch.ones(2)})
+    assert record.run is not None
+    (found,) = record.run.metrics()
+    assert (found.accuracy, found.loss, found.train_loss) == (0.5, 0.25, 2.0)
 
 
 def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The registry, its runs and checkpoints from Python; and the report of them."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,30 @@ def test_a_run_can_be_deleted(tmp_path: Path) -> None:
     runs.delete(run.name)
     assert len(runs) == 0
     assert repr(runs)
+
+
+def test_a_damaged_run_is_left_out_with_a_warning(
+    registry: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "runs"
+    shutil.copytree(registry, folder)
+    (folder / "a" / "manifest.json").write_text("{")
+    runs = fedscope.Registry(folder)
+    assert len(runs) == 1
+    assert not caplog.records
+    assert [run.name for run in runs] == ["b"]
+    assert "a is left out" in caplog.text
+    assert "b" in repr(runs)
+
+
+def test_the_best_round_is_chosen_on_validation(tmp_path: Path) -> None:
+    run = fedscope.train(
+        rounds=4, epochs=1, clients=2, train_samples=100, test_samples=50, validation=0.2, registry=tmp_path
+    )
+    accuracies = [one["accuracy"] for one in run.metrics]
+    chosen = max(run.metrics, key=lambda one: one["validation"]["accuracy"])["accuracy"]
+    assert chosen < max(accuracies)  # else the two could not be told apart
+    assert run.table().rows[0][5] == f"{chosen:.2%}"
 
 
 def test_runs_share_axes(registry: Path, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from tests.checkpoints.forging import (
 )
 from tests.records.test_round_quantities import DIAGNOSTICS
 
+SHORT = {**DIAGNOSTICS, "local": {**DIAGNOSTICS["local"], "first_epoch": [1.0]}}
 FORGED: dict[str, tuple[Forge, str, str]] = {
     "created at no time": (described(created="~ soon"), "", "is no time"),
     "created in the future": (described(created=hours(30)), "manifest.json", "future"),
@@ -62,6 +63,9 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "seconds": (measured(1, seconds=5.0), "metrics.jsonl", "add up"),
     "diagnostics of other clients": (
         measured(1, clients=[0], diagnostics=DIAGNOSTICS), "metrics.jsonl", "diagnostics of other clients",
+    ),
+    "a first epoch of other clients": (
+        measured(1, clients=[0, 1], diagnostics=SHORT), "metrics.jsonl", "diagnostics of other clients",
     ),
     "a curvature unasked": (
         measured(1, clients=[0, 1], diagnostics=DIAGNOSTICS), "metrics.jsonl", "does not measure",

@@ -1,5 +1,6 @@
 """Rounds and clients of a training that another program leads, registered while it runs."""
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +13,7 @@ from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.errors import UserError
 
 Clients = Literal["none", "last", "all"]
 SCORES = ("accuracy", "loss", "train_loss")
@@ -122,11 +124,18 @@ class Recorder:
         self.note(round, metrics)
 
     def note(self, round: int, metrics: Mapping[str, Any]) -> None:
-        """Add scores to a round that is registered: finite ``accuracy``, ``loss``, ``train_loss``."""
+        """Add scores to a round that is registered: ``accuracy``, ``loss``, ``train_loss``.
+
+        Each is a number, also of numpy or torch; None, or one that is not finite, counts as unknown.
+
+        Raises:
+            UserError: a score is no number.
+        """
         if round not in self._metrics:
             return
-        known = {k: float(v) for k, v in metrics.items() if isinstance(v, int | float) and v - v == 0}
-        self._metrics[round] = self._metrics[round].edited(**{k: known[k] for k in SCORES if k in known})
+        known = {name: _number(name, metrics[name]) for name in SCORES if metrics.get(name) is not None}
+        finite = {name: score for name, score in known.items() if math.isfinite(score)}
+        self._metrics[round] = self._metrics[round].edited(**finite)
         self._written.run.write_metrics(self._metrics.values())
 
     def finish(self) -> None:
@@ -156,16 +165,23 @@ class Recorder:
         self._wanted = next(names for variant, names in variants if variant == spec)
         known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
         known |= {"method": self._method} if self._method else {}
-        self._adopted = Adopted(
-            self._registry,
-            self._registry.free_name(self._name),
-            spec,
-            self._identity.data,
-            source=self._source,
-            known=known | ({"rounds": self.rounds} if self.rounds else {}),
-            notes=fitted.notes,
-        )
+        known |= {"rounds": self.rounds} if self.rounds else {}
+
+        def adopted(name: str) -> Adopted:
+            return Adopted(
+                self._registry, name, spec, self._identity.data,
+                source=self._source, known=known, notes=fitted.notes,
+            )  # fmt: skip
+
+        self._adopted = self._registry.under_free_name(self._name, adopted)
         return fitted.state
+
+
+def _number(name: str, score: Any) -> float:
+    try:
+        return float(score)
+    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor of several elements
+        raise UserError(f"{name} {score!r} is no number; give a float, or None") from error
 
 
 def _named(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

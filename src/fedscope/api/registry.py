@@ -4,15 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
 from fedscope.api.shown import Result
 from fedscope.api.sources import registry_folder
 from fedscope.checkpoints.registry.registry import Registry as Folder
+from fedscope.errors import UserError
 from fedscope.figures.text.tables import Table
+from fedscope.workflows.progress import SILENT, Reporter
 
 
 class Registry(Result):
     """The runs in a folder, oldest first: ``registry["fedavg-digits"]``, ``for run in registry``.
+
+    A run whose files are damaged is left out of it, with a warning to the log ``fedscope``.
 
     Args:
         folder: by default FEDSCOPE_REGISTRY, or ``checkpoints``.
@@ -36,11 +41,18 @@ class Registry(Result):
         return Run(self._registry.newest())
 
     def __iter__(self) -> Iterator[Run]:
-        runs = (run for run in self._registry.folders() if run.has_manifest)
-        return iter(sorted(map(Run, runs), key=lambda run: run.created))
+        return iter(sorted(self._whole(reporter(progress=False)), key=lambda run: run.created))
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum(1 for _ in self._whole())
+
+    def _whole(self, reporter: Reporter = SILENT) -> Iterator[Run]:
+        for folder in self._registry.folders():
+            try:
+                if folder.has_manifest:
+                    yield Run(folder)
+            except UserError as error:
+                reporter.note(f"{folder.name} is left out: {error}")
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._registry.has(name)

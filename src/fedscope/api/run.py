@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import Reference, Referring
+from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run as Folder
 from fedscope.errors import UserError
@@ -74,10 +75,14 @@ class Run(Drawn, Referring):
         return CheckpointOf(Reference(f"{self.name}@{which}", self._folder.root))
 
     def table(self) -> Table:
-        """Return its method, data, rounds and accuracy."""
+        """Return its method, data, rounds, and accuracy: the last one, and that of its best round."""
         settings, rounds = self._manifest.settings, self._folder.metrics()
         accuracies = [round.accuracy for round in rounds if round.accuracy is not None]
-        shares = [f"{share:.2%}" for share in (accuracies[-1], max(accuracies))] if accuracies else ["–", "–"]
+        top = best(rounds)
+        shares = [
+            "–" if share is None else f"{share:.2%}"
+            for share in (accuracies[-1] if accuracies else None, top.accuracy if top else None)
+        ]
         cells = (
             self.name, method_name(settings.method), data_name(settings.dataset),
             f"{len(rounds)} of {settings.rounds}", *shares, self.state,

@@ -24,7 +24,7 @@ if sys.platform == "win32":
 
 from fedscope.storage.locks import locked
 from fedscope.storage.places import cache_dir, check_target, is_writable
-from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_text, regular
+from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_end, read_text, regular
 from fedscope.storage.removing import expire, move, remove, remove_empty, remove_tree
 from fedscope.storage.writing import (
     append,
@@ -54,6 +54,7 @@ __all__ = [
     "new_file",
     "open_regular",
     "read_bytes",
+    "read_end",
     "read_text",
     "regular",
     "remove",

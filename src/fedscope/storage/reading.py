@@ -55,6 +55,18 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         return handle.read(size)
 
 
+def read_end(path: Path, most: int = 1 << 16) -> bytes:
+    """Return the last ``most`` bytes of a regular file, or all of a shorter one.
+
+    Raises:
+        UserError: it is no regular file.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as handle:
+        handle.seek(max(0, os.fstat(handle.fileno()).st_size - most))
+        return handle.read(most)
+
+
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """Return the text of a regular file of at most ``most`` bytes of UTF-8.
 

@@ -3,9 +3,20 @@
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import MethodCode
+from fedscope.checkpoints.registry.method_code import is_same
 from fedscope.checkpoints.registry.provenance import record_links
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
+
+
+def test_code_without_a_known_source_is_the_same_in_one_version_alone() -> None:
+    then = MethodCode(method="drag", package="drag", version="1.0", source="")
+    assert is_same(then, then)
+    assert not is_same(then, then.model_copy(update={"version": "1.1"}))
+    known = then.model_copy(update={"source": "a" * 64})
+    assert is_same(known, known.model_copy(update={"version": "1.1"}))
+    assert not is_same(known, then)
 
 
 def test_an_analysis_tells_its_problem_and_leads_to_its_checkpoint(run: Run) -> None:

@@ -205,6 +205,20 @@ def test_names_are_taken_once(registry: Registry) -> None:
             registry.create(manifest.model_copy(update={"name": bad}))
 
 
+def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: Registry) -> None:
+    manifest = registry.run("a").manifest()
+    tried = []
+
+    def make(name: str) -> Run:
+        tried.append(name)
+        if len(tried) == 1:  # another process is quicker
+            registry.create(manifest.model_copy(update={"name": name}))
+        return registry.create(manifest.model_copy(update={"name": name}))
+
+    assert registry.under_free_name("a", make).name == "a-3"
+    assert tried == ["a-2", "a-3"]
+
+
 def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
     assert Registry(tmp_path / "none").rows() == []
     assert not (tmp_path / "none").exists()

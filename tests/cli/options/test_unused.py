@@ -29,6 +29,8 @@ from tests.cli.conftest import Command
         ("hessian --reading code --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),
+        ("clients --figure x.png --seconds 3", "--seconds has no effect but on a film"),
+        ("clients --seconds 3", "--seconds has no effect but on a film"),
         ("plot-landscape --out l.html --kind heat", "--kind has no effect on an .html page"),
         ("plot-landscape --directions line --kind heat", "--kind has no effect on a line"),
         ("train --partition iid --alpha 3", "--alpha has no effect with --partition iid; leave it out"),

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.choices import ProductsName
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.measure import cached_result, compute, content, uploads
+from fedscope.workflows.curvature.measure import measure
+from fedscope.workflows.progress import silent
+from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 from tests.federated.runs import trained
 
 
@@ -88,6 +95,19 @@ def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
         assert isinstance(found, HessianRecord)
         assert found.trace.probes == 2
     assert cached_result(registry, measured, replace(PLAIN, model="server", probes=3)) is None
+
+
+def test_products_by_finite_differences_answer_for_no_exact_measure(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / run.name
+    shutil.copytree(run.folder, folder)
+    (problem,) = load([folder / "final.pt"], Source(samples=24, batch_size=8))
+    wanted = replace(PLAIN, tol=0.5, probes=2)
+    ways: tuple[ProductsName, ...] = ("finite-differences", "exact")
+    for products in ways:
+        assert cached_result(tmp_path, folder / "final.pt", wanted) is None
+        request = Request(tol=0.5, probes=2, products=products)
+        measure(problem, request, silent, keep=tmp_path / ANALYSIS)
+    assert cached_result(tmp_path, folder / "final.pt", wanted)
 
 
 def test_the_answers_on_the_test_samples_are_the_network_s(run: Run, tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
+from fedscope.storage import MOST_BYTES
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read
 from fedscope.workflows.sweep.jobs import Job, expand, freeze, frozen
-from fedscope.workflows.sweep.local import INTERRUPTED, Processes, run_all
+from fedscope.workflows.sweep.local import INTERRUPTED, Processes, reason, run_all
 from fedscope.workflows.sweep.slurm import ranges, write
 
 # stands for fedscope: writes what it was called with, and ends with the code that its first word names
@@ -41,6 +42,17 @@ def test_every_checkpoint_and_every_combination_is_a_job(tmp_path: Path) -> None
         "hessian a@5 --samples 64 --top-k 2 --recompute --tol 0.1 --seed 1 --registry reg --threads 2 "
         "--json out/lambda/a@5-tol0.1-seed1.json"
     )
+
+
+def test_the_reason_is_the_last_line_of_a_log_of_any_length(tmp_path: Path) -> None:
+    (job,) = expand(sweep(checkpoints=["a"], jobs={"j": {"command": "hessian"}}), tmp_path, tmp_path, 1)
+    log = job.log(tmp_path)
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+        file.seek(0, os.SEEK_END)
+        file.write(b"\nout of memory\n")
+    assert reason(job, tmp_path, 1) == "out of memory"
 
 
 def test_a_training_has_a_name_and_no_checkpoint() -> None:

@@ -91,6 +91,3 @@ class Diagnostics(Plain):
     # of the evaluated model on each class; null for one without a sample
     class_accuracy: list[Share] = Field(default_factory=list)
     curvature: CurvatureProbe | None = None  # of the round's global model, where it was measured
-
-
-PER_CLIENT = ("norms", "before", "first_epoch", "last_epoch")  # lists in the order of ``Round.clients``

@@ -16,6 +16,13 @@ def method_code(method: str) -> MethodCode | None:
     return None
 
 
+def is_same(then: MethodCode, now: MethodCode) -> bool:
+    """Say whether a method's code is the same: by its source or, where none is known, by its version."""
+    if then.source or now.source:
+        return then.source == now.source
+    return (then.package, then.version) == (now.package, now.version)
+
+
 def changed_methods(manifest: Manifest) -> list[str]:
     """Say of each of the run's methods whose code is another now, or gone, what it was and what it is."""
     found = []
@@ -23,13 +30,15 @@ def changed_methods(manifest: Manifest) -> list[str]:
         now = method_code(then.method)
         if now is None:
             found.append(f"the method {then.text}, which the run was trained with, is not installed")
-        elif (then.source or now.source) and then.source != now.source:
+        elif is_same(then, now):
+            continue
+        elif then.source or now.source:
             found.append(
                 f"the source of the method {then.method} has changed since training ({then.package} "
                 f"{then.version}, {then.source[:SHOWN] or 'unknown'} then, {now.package} {now.version}, "
                 f"{now.source[:SHOWN] or 'unknown'} now)"
             )
-        elif not now.source and (then.package, then.version) != (now.package, now.version):
+        else:
             found.append(
                 f"the method {then.method} is of {now.package} {now.version} now, of {then.package} "
                 f"{then.version} in training"

@@ -15,7 +15,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import Checkpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.schema import difference
-from fedscope.checkpoints.registry.method_code import method_code
+from fedscope.checkpoints.registry.method_code import is_same, method_code
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
@@ -134,7 +134,7 @@ def _run_links(checkpoint: Checkpoint) -> Iterator[Link]:
     yield Link("run", folder.name, details, None if same else "its manifest is not the checkpoint's")
     for one in manifest.methods:
         now = method_code(one.method)
-        state = "not installed" if now is None else "the same" if now.source == one.source else "another"
+        state = "not installed" if now is None else "the same" if is_same(one, now) else "another"
         known = {"package": one.package, "version": one.version, "source": one.source}
         yield Link("method", one.method, {**known, "this code": state})
 

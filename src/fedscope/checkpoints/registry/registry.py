@@ -20,8 +20,9 @@ A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.chec
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import NAME
@@ -44,6 +45,9 @@ from fedscope.storage import (
 )
 
 __all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"]
+
+
+T = TypeVar("T")
 
 
 class NameTakenError(UserError):
@@ -104,6 +108,12 @@ class Registry:
             count += 1
             name = f"{stem}-{count}"
         return name
+
+    def under_free_name(self, stem: str, make: Callable[[str], T], suffixes: Sequence[str] = ("",)) -> T:
+        """Return what ``make`` makes of the first name that is free, as :meth:`free_name` finds it."""
+        while True:
+            with suppress(NameTakenError):  # another process was quicker
+                return make(self.free_name(stem, suffixes))
 
     def has(self, name: str) -> bool:
         """Say whether there is a run ``name``."""

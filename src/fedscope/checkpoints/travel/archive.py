@@ -34,8 +34,8 @@ def export_run(run: Run, out: Path, only: Path | None = None) -> None:
     Raises:
         UserError: `verify` finds a fault in what would be taken, or the run is being trained.
     """
-    manifest = run.manifest()
     with run.locked(shared=True), atomic_file(out, below=None) as handle:
+        manifest = run.manifest()
         names = [name for name in layout.files(run.folder) if _belongs(run, name, only)]
         if only is not None:
             manifest = manifest.model_copy(update={"partial": True})

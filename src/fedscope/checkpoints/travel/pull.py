@@ -19,7 +19,7 @@ from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journe
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.storage import atomic_file, locked, make_folder, move, open_regular, remove, remove_tree
+from fedscope.storage import atomic_file, locked, make_folder, move, open_regular, remove, remove_tree, touch
 
 
 def pull_run(
@@ -136,6 +136,7 @@ def _complete(run: Run, contents: Contents) -> None:
     """
     for other in [other for other in layout.files(run.folder) if other not in contents.files]:
         remove(run.folder / other, below=run.folder)
+    touch(run.folder / layout.LOCK, below=run.folder)
     manifest = run.manifest()
     if (manifest.name, manifest.created) != (contents.run, contents.created):
         raise UserError(f"the manifest of {contents.run!r} is of another run; ask who pushed it")

@@ -90,8 +90,8 @@ def _odd_diagnostics(record: Round, settings: Settings) -> Iterator[str]:
     found = record.diagnostics
     if found is None:
         return
-    local = found.local
-    if any(len(of) != len(record.clients) for of in (found.updates.norms, local.before, local.last_epoch)):
+    lists = (found.updates.norms, found.local.before, found.local.first_epoch, found.local.last_epoch)
+    if any(len(of) != len(record.clients) for of in lists):
         yield f"has diagnostics of other clients than its {len(record.clients)}"
     due = settings.probe_curvature and not record.round % settings.probe_curvature
     if found.curvature and not due:

@@ -31,8 +31,12 @@ def _is_estimated(values: Values) -> bool:
     return bool(values["engine"] != "pyhessian" and values["reading"] == "paper")
 
 
-def _suffix(values: Values) -> str:
-    return Path(values["out"]).suffix.lower()
+def _suffix(option: str, values: Values) -> str:
+    return Path(values[option] or "").suffix.lower()
+
+
+def _is_film(option: str, values: Values) -> bool:
+    return _suffix(option, values) in (".gif", ".mp4")
 
 
 def _asks(families: str, values: Values) -> bool:
@@ -68,11 +72,14 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         ),
         Rule("client_rtol client_max_probes aim", lambda v: not v["client_probes"], "with --client-probes"),
     ),
-    "clients": (*_ANALYSIS, Rule("kind width", lambda v: v["figure"], "without --figure")),
+    "clients": (
+        Rule("seconds", partial(_is_film, "figure"), "but on a film (.gif, .mp4)"),
+        Rule("kind width", lambda v: v["figure"], "without --figure"),
+    ),
     "plot-landscape": (
         *_ANALYSIS,
-        Rule("seconds", lambda v: _suffix(v) in (".gif", ".mp4"), "but on a film (.gif, .mp4)"),
-        Rule("kind", lambda v: _suffix(v) != ".html", "on an .html page"),
+        Rule("seconds", partial(_is_film, "out"), "but on a film (.gif, .mp4)"),
+        Rule("kind", lambda v: _suffix("out", v) != ".html", "on an .html page"),
         Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
     ),
     "report": _ANALYSIS,

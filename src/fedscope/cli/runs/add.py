@@ -1,11 +1,12 @@
 """`fedscope runs add`: checkpoints that another program wrote, registered."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.registry.registry import NameTakenError, Registry
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
@@ -74,16 +75,11 @@ def command(
         store.check_free(name)
     identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
     known = {"method": method} if method else {}
-    while True:
-        chosen = name or store.free_name(_name(path))
-        try:
-            run, notes = add(
-                path, identity, store, chosen, known=known, round=round, clients=clients, entry=entry
-            )
-            break
-        except NameTakenError:  # another process was quicker
-            if name:
-                raise
+
+    def added(chosen: str) -> tuple[Run, Sequence[str]]:
+        return add(path, identity, store, chosen, known=known, round=round, clients=clients, entry=entry)
+
+    run, notes = added(name) if name else store.under_free_name(_name(path), added)
     for note in notes:
         console.note(note)
     print(run.name)

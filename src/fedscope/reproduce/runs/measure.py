@@ -35,7 +35,7 @@ from fedscope.workflows.curvature.measure import measure
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
 from fedscope.workflows.results.cache import ResultCache
-from fedscope.workflows.results.lookup import Criteria, earlier, trimmed
+from fedscope.workflows.results.lookup import Criteria, asked_of, earlier, trimmed
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import MOST, Source
 
@@ -107,13 +107,13 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
     available = manifest.settings.train_samples or manifest.data.train_samples or 0
     available -= manifest.rows.validation if manifest.rows else 0
     samples = min(wanted.samples or available, available)
-    problem = {
+    problem = asked_of({
         "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw,
         "dtype": "float32", "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn,
-        "operator": request.operator, "parameters": None, "loss": None,
+        "operator": request.operator,
         "augmented": wanted.augment or None, "normalisation": wanted.normalisation, "engine": request.engine,
         "reading": request.reading,
-    }  # fmt: skip
+    })  # fmt: skip
     needed = Criteria(content(path), problem, None, uploads(path, wanted), more_probes=True)
     best = earlier(results.results(needed.sha256), request, needed)
     return trimmed(best.record, request) if best and not best.missing else None

@@ -36,7 +36,7 @@ from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, 
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
 from fedscope.workflows.results.cache import ResultCache, key
-from fedscope.workflows.results.lookup import ALL, UNASKED, Criteria, Earlier, earlier, trimmed
+from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, asked_of, earlier, trimmed
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
 from fedscope.workflows.sources.server_state import adaptive_server
@@ -48,7 +48,6 @@ OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "mcfisher": MonteCarloFisher,
 }
 FEW_BATCHES = 8  # that tell the data's errors, on a GPU
-_UNASKED = ("device", "threads", "population")  # by rounding only, and what the samples' seed implies
 
 
 def measure(
@@ -143,9 +142,7 @@ def _earlier(
 def _criteria(
     problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
 ) -> Criteria:
-    entry = {name: value for name, value in problem_entry(problem, request).items() if name not in _UNASKED}
-    # else a block of the parameters would do for all of them, and augmented samples for the samples
-    entry = {**dict.fromkeys(UNASKED), **entry}
+    entry = asked_of(problem_entry(problem, request))
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
     return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)

@@ -33,20 +33,13 @@ from fedscope.workflows.sources.targets import Targets
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
 GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
-UNASKED = (
-    "device",
-    "threads",
-    "form",
-    "form_reason",
-    "population",
-)  # entries of a problem that no request is about
 
 
 class _Subject(Plain):
     """What the requests that share a basis are about."""
 
     checkpoint: Checkpoint
-    problem: dict[str, Any]  # entries of a record's ``problem``
+    problem: dict[str, Any]  # as of :func:`lookup.asked_of`
     uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of the clients' rows
 
@@ -117,8 +110,7 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
 
 def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
     """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
-    entry = {**dict.fromkeys(lookup.UNASKED), **record.problem.to_json()}
-    entry = {name: value for name, value in entry.items() if name not in UNASKED}
+    entry = lookup.asked_of(record.problem.to_json())
     cross = record.cross_client
     known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")
     for basis in bases:

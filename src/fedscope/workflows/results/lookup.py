@@ -26,7 +26,9 @@ from fedscope.workflows.requests import CrossClientRequest, Request
 Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
 ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
-UNASKED = ("parameters", "loss", "augmented", "normalisation", "products")
+_UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
+# Of a problem, what changes rounding or speed alone, and what the samples' seed implies.
+_LABELS = ("device", "threads", "form", "form_reason", "population")
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,16 @@ class Criteria:
     """What a record must be of: weights, problem, the program's version, and the clients' files."""
 
     sha256: str
-    problem: Mapping[str, object]  # entries of a record's ``problem``
+    problem: Mapping[str, object]  # as of :func:`asked_of`
     version: str | None  # None: any
     uploads: Mapping[str, str]  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of which rows they hold, where that is known
     more_probes: bool = False  # a fixed number of probes is a least number
+
+
+def asked_of(problem: Mapping[str, object]) -> dict[str, object]:
+    """Return what a record's ``problem`` must have, to answer for these entries of one."""
+    return {**dict.fromkeys(_UNUSUAL), **{k: v for k, v in problem.items() if k not in _LABELS}}
 
 
 class Earlier(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from fedscope.storage import appended, read_bytes
+from fedscope.storage import appended, read_end
 from fedscope.workflows.sweep import tied
 from fedscope.workflows.sweep.jobs import Job
 
@@ -55,7 +55,8 @@ class Processes:
             try:
                 code = process.wait()
             finally:
-                self._running.discard(process)
+                with self._lock:
+                    self._running.discard(process)
         if code == 0:
             job.finish(out)
         return code
@@ -99,6 +100,6 @@ def reason(job: Job, out: Path, code: int) -> str:
             f"diverged in round {diverged}; lower its lr or give clip, and either delete the run "
             f"(`fedscope runs delete {job.run.name}`) or give the group of jobs another name"
         )
-    lines = read_bytes(job.log(out)).decode("utf-8", "replace").split("\n")
+    lines = read_end(job.log(out)).decode("utf-8", "replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), _PROMPT)
     return f"ended with code {code}" if last.startswith(_PROMPT) else last

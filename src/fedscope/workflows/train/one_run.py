@@ -1,14 +1,14 @@
 """One run, trained by this process and its workers, or by the processes that torchrun started."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import log
 
 import torch
 
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
-from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run, checked_name
+from fedscope.checkpoints.registry.registry import Registry, Run, checked_name
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.rounds import assist, train
@@ -98,10 +98,11 @@ def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: R
     if request.name:
         return open_run(federation, registry, checked_name(request.name), resume=request.resume, preset=use)
     stem = request.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
-    while True:
-        free = registry.free_name(stem, plan.suffixes) + plan.suffixes[0]
-        with suppress(NameTakenError):  # another process was quicker
-            return open_run(federation, registry, free, resume=False, preset=use)
+
+    def opened(free: str) -> Run:
+        return open_run(federation, registry, free + plan.suffixes[0], resume=False, preset=use)
+
+    return registry.under_free_name(stem, opened, plan.suffixes)
 
 
 def _note_settings(federation: Federation, reporter: Reporter) -> None:
