@@ -304,11 +304,8 @@ class Scaffold(FedAvg):
         self.c_k[self.client] = self.c_k[self.client] + change
 
     def serve(self, ws: dict[int, Tensor], mean: Tensor) -> None:
-        self.c = self.c + self.share(len(ws)) * self.change
+        self.c = self.c + self.change / self.count
         self.change, self.theta = self.zero, mean
-
-    def share(self, participants: int) -> float:
-        return 1 / self.count
 
 
 class FedLESAMS(FedLESAM, Scaffold):
@@ -332,8 +329,10 @@ class FedSWA(Falling):
 
 
 class FedMoSWA(Falling, Scaffold):
-    def share(self, participants: int) -> float:
-        return self.number("moswa.gamma") / participants
+    def serve(self, ws: dict[int, Tensor], mean: Tensor) -> None:
+        latest = torch.stack([self.c_k[client] for client in ws]).mean(0)
+        gamma = self.number("moswa.gamma")
+        self.c, self.theta = (1 - gamma) * self.c + gamma * latest, mean
 
 
 class FedGF(FedAvg):

@@ -11,6 +11,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.addresses import address_of
+from fedscope.checkpoints.registry.deletion import delete_clients, delete_steps
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
@@ -143,18 +144,18 @@ def test_verify_notices_one_that_is_gone_moved_or_of_another_step(tmp_path: Path
 
 
 def test_they_are_deleted_alone_or_with_the_clients(tmp_path: Path) -> None:
-    run, store = trained(tmp_path, BASE), Registry(tmp_path)
-    assert store.delete_steps(run) == 8
+    run = trained(tmp_path, BASE)
+    assert delete_steps(run) == 8
     assert run.steps() == []
     assert not list(run.folder.glob("round-*/steps"))
     assert len(run.clients()) == 4
     assert not list(verify_run(run))
     other = trained(tmp_path, BASE, name="other")
-    assert store.delete_clients(other) == 8 + 4
+    assert delete_clients(other) == 8 + 4
     assert not list(verify_run(other))
     cut = interrupted(tmp_path, BASE)
     with pytest.raises(UserError, match="unfinished"):
-        store.delete_steps(cut)
+        delete_steps(cut)
 
 
 def test_addresses(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import ANALYSIS
+from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.cli.figures import build_command
 from fedscope.errors import UserError
@@ -117,7 +118,7 @@ def test_a_measured_checkpoint_may_go(place: Place, tmp_path: Path, monkeypatch:
     paired = [run["checkpoints"]["outcomes of best"] for run in before["runs"]]
     assert {one["file"] for one in paired} == {"best.pt"}
     for run in before["runs"]:
-        store.delete_checkpoints(store.run(run["run"]), ["best.pt"])
+        delete_checkpoints(store.run(run["run"]), ["best.pt"])
     monkeypatch.setattr(planning, "train_job", None)
     monkeypatch.setattr(measuring, "compute", None)
     build([table], Choices(), there, lambda _: None)
@@ -138,7 +139,7 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     one, there = recipe("fedalign/table1", "smoke"), Place(registry, tmp_path / "gallery")
     moon = Choices(rows=("moon",))
     (filled,) = Plan((one,), moon, there).filled[one.name]
-    Registry(registry).delete_clients(filled.match.entry.run)
+    delete_clients(filled.match.entry.run)
     plan = Plan((one,), moon, there)
     assert [one.kind for _, one in plan.measures.values()] == ["hessian", "outcomes"]
     assert all("were deleted; delete the run" in why for why in plan.faults.values())

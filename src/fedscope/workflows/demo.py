@@ -10,7 +10,7 @@ from fedscope.workflows.curvature.checkpoints import curvature
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import SILENT, Reporter
-from fedscope.workflows.report import as_record, page_of, runs_of
+from fedscope.workflows.report import page_of, shown_runs
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.train.request import TrainRequest
@@ -44,5 +44,5 @@ def demo(registry: Path, threads: int | None = None, reporter: Reporter = SILENT
     plane = Plane(grid=GRID, versions=versions())
     records = [measured.record for measured in found]
     surfaces = [scan(measured.problem, plane, reporter.stage) for measured in found]
-    page = page_of([*map(as_record, runs_of(paths))], [*records, *surfaces])
+    page = page_of(shown_runs(paths), [*records, *surfaces])
     return Demo(records, surfaces, page)

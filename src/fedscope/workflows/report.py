@@ -16,7 +16,7 @@ from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis, Reported
+from fedscope.records.reading import Analysis, Kept, Reported
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure import compared_clients, measure
@@ -24,7 +24,7 @@ from fedscope.workflows.landscape.cached import cached_scans, stored_records
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
-from fedscope.workflows.results import basis
+from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.problem import Problem
@@ -103,8 +103,7 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
         records = measured(checkpoints, request, reporter)
     else:
         records = known(store, checkpoints, request.analyses)
-    runs = [as_record(run, paths) for run in runs_of(paths)]
-    return Report(page_of(runs, records, rounds_of(store, paths, request.rounds_given)), records)
+    return Report(page_of(shown_runs(paths), records, rounds_of(store, paths, request.rounds_given)), records)
 
 
 def rounds_of(
@@ -228,22 +227,23 @@ def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Pat
     return found
 
 
-def runs_of(paths: Sequence[Path]) -> list[Run]:
-    """Return the runs that the checkpoints lie in, each once."""
-    folders = [parent for path in paths for parent in path.absolute().parents]
-    return [Run(folder) for folder in dict.fromkeys(folders) if layout.is_run(folder)]
+def shown_runs(paths: Sequence[Path]) -> list[RunRecord]:
+    """Return the runs that the checkpoints lie in, each once, with what their registries have of them."""
+    runs = [Run(folder) for folder in dict.fromkeys(map(layout.run_of, paths)) if folder]
+    results = {root: lookup.results(root / layout.ANALYSIS) for root in {run.root for run in runs}}
+    return [as_record(run, results[run.root], paths) for run in runs]
 
 
-def as_record(run: Run, paths: Sequence[Path] = ()) -> RunRecord:
-    """Return a run as the report takes it; of ``paths`` those in its folder are what was asked for."""
+def as_record(run: Run, results: Sequence[Kept] = (), paths: Sequence[Path] = ()) -> RunRecord:
+    """Return a run, with what ``results`` have of it; of ``paths`` those in its folder were asked for."""
     files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
     return RunRecord(
         manifest=run.manifest(),
         metrics=tuple(run.metrics()),
         checkpoints={path.name: describe_checkpoint(path)[1] for path in files},
         asked=tuple(str(path) for path in paths if run.folder.absolute() in path.absolute().parents),
-        curvature=measured_rounds(run),
-        clients=measured_clients(run),
+        curvature=measured_rounds(run, results),
+        clients=measured_clients(run, results),
         registry_option=registry_option(run.folder.parent),
     )
 

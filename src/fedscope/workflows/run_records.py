@@ -5,7 +5,6 @@ From a record (``fedscope/run-curves/1``) a figure can be drawn again without th
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,13 +19,14 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.reading import Kept
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, Curvature, RunCurves
 from fedscope.workflows.results import lookup
 
 
 def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
-    """Return a record for each reference: RUN, RUN@ROUND, RUN@all, with ``*`` and ``?`` in RUN for several.
+    """Return a record for each reference: RUN, RUN@ROUND, RUN@all; RUN may be a pattern with ``*?[``.
 
     The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
     ``curvature`` has what the registry holds of this checkpoint and of the rounds that the run kept, whatever
@@ -35,8 +35,8 @@ def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
     Raises:
         UserError: no such run or checkpoint, or a client's.
     """
-    found = [one for reference in references for one in _matches(store, reference)]
-    curvatures = list(_curvatures(store.root / ANALYSIS))
+    found = [one for reference in references for one in store.matching(reference)]
+    curvatures = list(_curvatures(lookup.results(store.root / ANALYSIS)))
     return [_record(store, reference, curvatures) for reference in dict.fromkeys(found)]
 
 
@@ -44,18 +44,6 @@ def runs_of(records: Sequence[ClientsRecord], registry: Path) -> list[RunCurves]
     """Return the runs of records, whose accuracy by round stands beside what was measured."""
     names = dict.fromkeys(record.checkpoint.run for record in records)
     return run_records(Registry(registry), [name for name in names if name])
-
-
-def _matches(store: Registry, reference: str) -> list[str]:
-    name, mark, which = reference.partition("@")
-    if not set(name) & set("*?"):
-        return [reference]
-    runs = [run.name for run in store.folders() if fnmatchcase(run.name, name)]
-    if not runs:
-        raise UserError(
-            f"no run in the registry {store.root} is named like {name!r}; see 'fedscope runs list'"
-        )
-    return [f"{run}{mark}{which}" for run in runs]
 
 
 def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]) -> RunCurves:
@@ -97,17 +85,15 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     return RunCurves.read(content)
 
 
-def measured_rounds(run: Run) -> tuple[Curvature, ...]:
-    """Return what the registry has of the curvature of the global models that a run kept."""
-    found = _of_models(_curvatures(run.folder.parent / ANALYSIS), _described(_kept(run)))
-    return tuple(map(Curvature.read, found))
+def measured_rounds(run: Run, results: Iterable[Kept]) -> tuple[Curvature, ...]:
+    """Return what ``results`` have of the curvature of the global models that a run kept."""
+    return tuple(map(Curvature.read, _of_models(_curvatures(results), _described(_kept(run)))))
 
 
-def measured_clients(run: Run) -> tuple[ClientsRecord, ...]:
-    """Return what the registry has of the clients of the rounds of a run whose global models it kept."""
+def measured_clients(run: Run, results: Iterable[Kept]) -> tuple[ClientsRecord, ...]:
+    """Return what ``results`` have of the clients of the rounds of a run whose global models it kept."""
     models = _described(_kept(run))
-    found = map(lookup.read, sorted((run.folder.parent / ANALYSIS).rglob("*.json")))
-    return tuple(one for one in found if isinstance(one, ClientsRecord) and one.checkpoint.sha256 in models)
+    return tuple(one for one in results if isinstance(one, ClientsRecord) and one.checkpoint.sha256 in models)
 
 
 def _kept(run: Run) -> list[Path]:
@@ -157,10 +143,9 @@ def _described(paths: Sequence[Path]) -> dict[str, Record]:
     return {sha256: {"round": info.round, "average": info.average} for info, sha256 in found}
 
 
-def _curvatures(folder: Path) -> Iterator[HessianRecord]:
-    """Yield the Hessian records of our own estimators below ``folder`` that can be read."""
-    for path in sorted(folder.rglob("*.json")):
-        record = lookup.read(path)
+def _curvatures(results: Iterable[Kept]) -> Iterator[HessianRecord]:
+    """Yield the Hessian records of our own estimators."""
+    for record in results:
         if isinstance(record, HessianRecord) and _is_usual(record.problem):
             yield record
 

@@ -18,9 +18,9 @@ A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.chec
 """
 
 import os
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,10 +35,7 @@ from fedscope.errors import UserError, suggestion
 from fedscope.storage import (
     atomic_folder,
     cache_dir,
-    is_writable,
     move,
-    remove,
-    remove_empty,
     remove_tree,
     touch,
     write_bytes,
@@ -114,6 +111,23 @@ class Registry:
         while True:
             with suppress(NameTakenError):  # another process was quicker
                 return make(self.free_name(stem, suffixes))
+
+    def matching(self, reference: str) -> list[str]:
+        """Return a reference for each run that a pattern as ``fed*@best`` is of; any other text as it is.
+
+        Raises:
+            UserError: no run's name is of the pattern.
+        """
+        pattern, at, which = reference.partition("@")
+        if not set(pattern) & set("*?[") or Path(reference).exists():
+            return [reference]
+        names = [run.name for run in self.folders() if fnmatchcase(run.name, pattern)]
+        if not names:
+            raise UserError(
+                f"no run in the registry {self.root} is named like {pattern!r}; `fedscope runs list` shows "
+                "all"
+            )
+        return [f"{name}{at}{which}" for name in names]
 
     def has(self, name: str) -> bool:
         """Say whether there is a run ``name``."""
@@ -223,68 +237,6 @@ class Registry:
         except OSError as error:
             raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
 
-    def delete_clients(self, run: Run) -> int:
-        """Delete the clients' models of a finished run; first its manifest records that.
-
-        Returns:
-            How many there were.
-
-        Raises:
-            UserError: the run is unfinished, or its folder is a link to elsewhere.
-        """
-        parts = _below("clients", "steps")
-        return self._delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
-
-    def delete_steps(self, run: Run) -> int:
-        """Delete the models inside the clients' training, as :meth:`delete_clients` deletes all."""
-        return self._delete(run, _below("steps"), lambda _: {"steps_deleted": True})
-
-    def delete_checkpoints(self, run: Run, names: Collection[str]) -> int:
-        """Delete global models of a finished run, such as ``best.pt``; first its manifest takes their hashes.
-
-        What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`).
-
-        Returns:
-            How many there were.
-
-        Raises:
-            UserError: the run is unfinished, or a name is not that of a global model, or of the last one.
-        """
-        from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
-
-        for name in names:
-            if not _may_go(name):
-                raise UserError(f"{name!r} is no global model that may be deleted, such as best.pt or all.pt")
-
-        def recorded(models: Sequence[Path]) -> dict[str, object]:
-            found = {path.relative_to(run.folder).as_posix(): load_checkpoint(path).sha256 for path in models}
-            return {"checkpoints_deleted": {**run.manifest().checkpoints_deleted, **found}}
-
-        return self._delete(run, lambda name: name in names, recorded)
-
-    def _delete(
-        self,
-        run: Run,
-        chosen: Callable[[str], bool],
-        recorded: Callable[[Sequence[Path]], Mapping[str, object]],
-        besides: Sequence[str] = (),
-    ) -> int:
-        with run.locked():
-            if run.status(run.manifest()) == "unfinished":
-                raise UserError(f"run {run.name!r} is unfinished, and needs its models; finish it first")
-            is_writable(run.client(0), below=self.root)  # refuses a linked folder, in which none is found
-            names = [name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"]
-            models = [run.folder / name for name in names if chosen(name)]
-            others = [run.folder / name for name in names if Path(name).name in besides]
-            if models:
-                run.write_manifest(run.manifest().model_copy(update=recorded(models)))
-            for path in (*models, *others):
-                remove(path, below=self.root)
-                for folder in path.parents:  # a folder goes with its last file
-                    if folder == run.folder or not remove_empty(folder, below=self.root):
-                        break
-        return len(models)
-
     def delete(self, run: Run) -> None:
         """Delete a run: its name is free at once, even if removing its files is interrupted.
 
@@ -295,12 +247,3 @@ class Registry:
         with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)
         remove_tree(hidden, below=self.root)
-
-
-def _below(*folders: str) -> Callable[[str], bool]:
-    return lambda name: bool(set(name.split("/")) & set(folders))
-
-
-def _may_go(name: str) -> bool:
-    """Say whether a file is a global model that neither the run nor its uploads rest on."""
-    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)

@@ -128,7 +128,7 @@ def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
     """Return the run, and which checkpoint of it is meant if not all."""
     if Path(what).is_file() or "@" in what:
         path = store.resolve(what)
-        folder = next((f for f in path.absolute().parents if layout.is_run(f)), None)
+        folder = layout.run_of(path)
         if folder is None:
             raise UserError(f"{path} lies in no run; use --format state_dict or safetensors")
         return Run(folder), folder / path.absolute().relative_to(folder)

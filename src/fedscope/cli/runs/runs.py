@@ -11,6 +11,7 @@ import click
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
+from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients, delete_steps
 from fedscope.checkpoints.registry.registry import COLUMNS, Registry, Row, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Group
@@ -171,10 +172,10 @@ def delete(
         raise UserError("--checkpoint deletes global models alone; leave out --clients and --local-steps")
     store, files = Registry(registry), ", ".join(dict.fromkeys(checkpoints))
     found = [store.run(name) for name in dict.fromkeys(runs)]
-    single = partial(store.delete_checkpoints, names=checkpoints)
+    single = partial(delete_checkpoints, names=checkpoints)
     parts: list[tuple[object, str, str, Callable[[Run], int] | None]] = [
-        (clients, "the clients of ", "clients' models", store.delete_clients),
-        (local_steps, "the local steps of ", "models of local steps", store.delete_steps),
+        (clients, "the clients of ", "clients' models", delete_clients),
+        (local_steps, "the local steps of ", "models of local steps", delete_steps),
         (files, f"{files} of ", f"global models ({files})", single),
         (True, "", "", None),
     ]

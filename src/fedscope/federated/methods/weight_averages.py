@@ -10,19 +10,19 @@ BatchNorm are the trained model's.
 
 FedSWA: within a round the local rate falls linearly from ``swa.rate_start``·η to ``swa.rate_end``·η over the
 steps, and the server goes γ of the way to the mean. FedMoSWA: so do SCAFFOLD's clients, whose control
-variates are means over the path by the mean rate, and c ← c + γ_c · mean change over the participants, not N.
+variates are means over the path by the mean rate, and c ← c + γ_c · (mean c_k − c) over the participants.
 Liu et al. 2025, from the authors' program; what its FedMoSWA runs has a constant rate (``--reading code``),
-and FedSWA doubles the rate. Its c takes the first round's mean change whole, later ones γ_c times.
+and FedSWA doubles the rate. Its c is the first round's mean c_k whole.
 """
 
 from dataclasses import replace
 
 from torch import Tensor
 
-from fedscope.federated.methods.control import SCAFFOLD, part_of_the_way
+from fedscope.federated.methods.control import SCAFFOLD, part_of_the_way, scaffold_finish
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Option, Values
-from fedscope.federated.record.views import Averaging, ServerStep
+from fedscope.federated.record.views import Averaging, Finish, ServerStep
 
 
 def running_mean(at: Averaging) -> Tensor:
@@ -61,8 +61,15 @@ def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
     return part_of_the_way(step, "swa.gamma"), {}
 
 
+def distance_from_c(end: Finish) -> dict[str, Tensor]:
+    """Return c_k⁺ and c_k⁺ − c, as the server adds it up."""
+    found = scaffold_finish(end)
+    weight = end.relative_size if end.options["cv.steps"] == "nominal" else 1.0
+    return {**found, "scaffold.change": weight * found["scaffold.c_k"] - end.received["scaffold.c"]}
+
+
 def controlled_server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return SCAFFOLD's model, and c ← c + γ_c · mean change."""
+    """Return SCAFFOLD's model, and c ← c + γ_c · (mean c_k⁺ − c)."""
     change = step.sums["scaffold.change"] / step.participants
     c = step.state["scaffold.c"] + float(step.options["moswa.gamma"]) * change
     return part_of_the_way(step, "scaffold.gamma"), {"scaffold.c": c}
@@ -123,15 +130,16 @@ FEDSWA = Method(
 FEDMOSWA = replace(
     SCAFFOLD,
     name="fedmoswa",
-    objective="ℓ(w) + ⟨w, c − c_k⟩, the local rate falling within a round; c ← c + γ_c mean change",
+    objective="ℓ(w) + ⟨w, c − c_k⟩, the local rate falling within a round; c ← c + γ_c (mean c_k⁺ − c)",
     source="Liu et al. 2025 (ICML, arXiv 2507.20016); the authors' program",
     place=f"{SCAFFOLD.place}; in the learning rate of a local step",
     flatness=True,
     options=(
         *SCAFFOLD.options,
-        Option("moswa.gamma", 0.4, "weight γ_c of the round's mean change (the program: 0.4)"),
+        Option("moswa.gamma", 0.4, "share γ_c of the way from c to the mean c_k (the program: 0.4)"),
         *rates(None, 1.0),
     ),
     local_rate=falling,
+    finish=(distance_from_c,),
     server=controlled_server,
 )

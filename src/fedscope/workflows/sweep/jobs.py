@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
 
@@ -171,7 +170,7 @@ def _targets(group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path)
     if jobs.command == "train":
         return [""]
     given = checkpoints if jobs.checkpoints is None else jobs.checkpoints
-    found = dict.fromkeys(one for text in given for one in _matching(text, registry))
+    found = dict.fromkeys(one for text in given for one in Registry(registry).matching(text))
     if not found:
         raise UserError(f'jobs.{group} has no checkpoint; name some: checkpoints = ["fedavg*", "flat@best"]')
     return list(found)
@@ -182,17 +181,6 @@ def _named(target: str, varied: Mapping[str, Value]) -> str:
     values = [value if isinstance(value, str) else f"{key}{value}" for key, value in varied.items()]
     target = Path(target).name if target.endswith(".pt") else target
     return "-".join(re.sub(r"[^\w.@+-]+", "_", text) for text in (target, *values) if text)
-
-
-def _matching(text: str, registry: Path) -> list[str]:
-    """Return what a text names: itself, or the runs that its pattern matches."""
-    pattern, at, which = text.partition("@")
-    if not re.search(r"[*?\[]", pattern):
-        return [text]
-    names = sorted(run.name for run in Registry(registry).folders() if fnmatchcase(run.name, pattern))
-    if not names:
-        raise UserError(f"no run in {registry} matches {pattern}; `fedscope runs list` shows them")
-    return [f"{name}{at}{which}" for name in names]
 
 
 def _options(values: Mapping[str, Value], own: Path) -> Iterator[str]:

@@ -1,0 +1,84 @@
+"""Models of a run deleted while the run stays: its clients', their steps', or single global ones."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.registry.run import Run
+from fedscope.errors import UserError
+from fedscope.storage import is_writable, remove, remove_empty
+
+
+def delete_clients(run: Run) -> int:
+    """Delete the clients' models of a finished run; first its manifest records that.
+
+    Returns:
+        How many there were.
+
+    Raises:
+        UserError: the run is unfinished, or its folder is a link to elsewhere.
+    """
+    parts = _below("clients", "steps")
+    return _delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
+
+
+def delete_steps(run: Run) -> int:
+    """Delete the models inside the clients' training, as :func:`delete_clients` deletes all."""
+    return _delete(run, _below("steps"), lambda _: {"steps_deleted": True})
+
+
+def delete_checkpoints(run: Run, names: Collection[str]) -> int:
+    """Delete global models of a finished run, such as ``best.pt``; first its manifest takes their hashes.
+
+    What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`).
+
+    Returns:
+        How many there were.
+
+    Raises:
+        UserError: the run is unfinished, or a name is not that of a global model, or of the last one.
+    """
+    from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
+
+    for name in names:
+        if not _may_go(name):
+            raise UserError(f"{name!r} is no global model that may be deleted, such as best.pt or all.pt")
+
+    def recorded(models: Sequence[Path]) -> dict[str, object]:
+        found = {path.relative_to(run.folder).as_posix(): load_checkpoint(path).sha256 for path in models}
+        return {"checkpoints_deleted": {**run.manifest().checkpoints_deleted, **found}}
+
+    return _delete(run, lambda name: name in names, recorded)
+
+
+def _delete(
+    run: Run,
+    chosen: Callable[[str], bool],
+    recorded: Callable[[Sequence[Path]], Mapping[str, object]],
+    besides: Sequence[str] = (),
+) -> int:
+    with run.locked():
+        if run.status(run.manifest()) == "unfinished":
+            raise UserError(f"run {run.name!r} is unfinished, and needs its models; finish it first")
+        is_writable(run.client(0), below=run.root)  # refuses a linked folder, in which none is found
+        names = [name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"]
+        models = [run.folder / name for name in names if chosen(name)]
+        others = [run.folder / name for name in names if Path(name).name in besides]
+        if models:
+            run.write_manifest(run.manifest().model_copy(update=recorded(models)))
+        for path in (*models, *others):
+            remove(path, below=run.root)
+            for folder in path.parents:  # a folder goes with its last file
+                if folder == run.folder or not remove_empty(folder, below=run.root):
+                    break
+    return len(models)
+
+
+def _below(*folders: str) -> Callable[[str], bool]:
+    return lambda name: bool(set(name.split("/")) & set(folders))
+
+
+def _may_go(name: str) -> bool:
+    """Say whether a file is a global model that neither the run nor its uploads rest on."""
+    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)
