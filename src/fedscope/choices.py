@@ -1,4 +1,4 @@
-"""Choices that estimators, requests and records share, and the errors that records must reach."""
+"""Choices that commands, estimators, requests and records share, and the errors that records must reach."""
 
 from typing import Literal
 
@@ -8,8 +8,14 @@ BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher", "mcfisher"]
 ProductsName = Literal["exact", "finite-differences"]
 ReadingName = Literal["paper", "code"]
-SplitName = Literal["train", "test", "validation"]
+DtypeName = Literal["float32", "float64"]
+Precision = Literal["fp32", "bf16"]
+Shortcut = Literal["A", "B"]
+SplitName = Literal["train", "validation", "test"]
 Weights = Literal["client", "global"]
-Holding = Literal["global", "own"]
+Holding = Literal["own", "global"]
 Pairs = Literal["distinct", "all_including_self"]
 Reading = Literal["tensor", "parameter"]
+Anchor = Literal["start", "global"]  # what the clients' updates are from
+Against = Literal["gap", "accuracy"]  # what sharpness is compared with
+DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]

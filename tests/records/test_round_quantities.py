@@ -1,9 +1,9 @@
 """Every curve names a field of the diagnostics, and old rounds have none."""
 
-from typing import Any
+from typing import Any, get_args
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.cli.plot_runs import KINDS
+from fedscope.figures.kinds import RunsKind
 from fedscope.records.round_quantities import QUANTITIES
 
 SPREAD = {"mean": 0.5, "least": 0.25, "most": 1.0}
@@ -45,5 +45,5 @@ def test_a_round_that_recorded_less_has_less() -> None:
 
 
 def test_every_family_has_a_kind_of_figure() -> None:
-    assert {one.family for one in QUANTITIES} <= set(KINDS)
+    assert {one.family for one in QUANTITIES} <= set(get_args(RunsKind))
     assert len({one.name for one in QUANTITIES}) == len({one.axis for one in QUANTITIES}) == len(QUANTITIES)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,13 +11,14 @@ from fedscope.api.reporting import reporter
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.choices import BatchNormMode
+from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError
 from fedscope.figures import own_axes
 from fedscope.figures.animation import is_film_file, save_film
 from fedscope.figures.clients.by_round import rounds_figure
 from fedscope.figures.clients.film import frame_figures
-from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.from_records import draw
+from fedscope.figures.kinds import ClientsKind
 from fedscope.figures.provenance import made_from
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.client_rounds import RoundsKind, rounds_tables
@@ -64,7 +65,7 @@ class Clients(Drawn):
         """Return checkpoints and settings."""
         return made_from(self.records)
 
-    def figure(self, kind: Kind | RoundsKind = "gap") -> Figure:
+    def figure(self, kind: ClientsKind | RoundsKind = "gap") -> Figure:
         """Return a picture: ``gap``, ``alignment``, ``drift``, and of one round ``matrix``.
 
         Of several rounds it shows means over the clients by round, below test accuracy; and ``diagonals``.
@@ -80,7 +81,7 @@ class Clients(Drawn):
             raise UserError("H_N and H_D are drawn by round: give rounds, or of one round draw the matrix")
         return on_screen(draw(self.records, kind))
 
-    def film(self, path: str | Path, kind: Kind = "gap", *, seconds: float = 0.5) -> None:
+    def film(self, path: str | Path, kind: ClientsKind = "gap", *, seconds: float = 0.5) -> None:
         """Write a film (.gif, .mp4) of the picture of each round, on the axes of all.
 
         Raises:
@@ -110,7 +111,7 @@ def clients(
     top_k: int = TOP_K,
     tol: float = TOL,
     probes: int = PROBES,
-    anchor: Literal["start", "global"] = "start",
+    anchor: Anchor = "start",
     start: bool = False,
     rounds: str | None = None,
     bn: BatchNormMode = "eval",

@@ -12,8 +12,9 @@ from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError
 from fedscope.figures import own_axes
+from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.provenance import made_from
-from fedscope.figures.spectrum.from_records import Kind, draw
+from fedscope.figures.spectrum.from_records import draw
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.labels import titles
 from fedscope.figures.text.tables import Table
@@ -56,7 +57,7 @@ class Comparison(Drawn):
         """Return checkpoints and settings."""
         return made_from(self._records)
 
-    def figure(self, kind: Kind = "bars") -> Figure:
+    def figure(self, kind: SpectrumKind = "bars") -> Figure:
         """Return a picture of all: ``bars`` of λ_max and trace, ``density``, ``eigenvalues``, ``influence``.
 
         Raises:

@@ -10,20 +10,19 @@ from fedscope.api.reporting import reporter
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.errors import UserError
 from fedscope.figures import own_axes
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.provenance import made_from
 from fedscope.figures.style import paper_style
 from fedscope.figures.surface.from_records import draw
-from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table
-from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.checkpoints import landscapes
-from fedscope.workflows.landscape.named_slices import THROUGH, DirectionsName, Plane
+from fedscope.workflows.landscape.named_slices import THROUGH, Plane
 from fedscope.workflows.landscape.scan import scan
 
 
@@ -61,12 +60,12 @@ class Landscape(Drawn):
         """Return checkpoints and settings."""
         return made_from(self.records)
 
-    def figure(self, kind: Kind = "both", *, metric: str = "loss") -> Figure:
+    def figure(self, kind: SurfaceKind = "both", *, metric: str = "loss") -> Figure:
         """Return the picture: surfaces above contours (``both``), one of them, or a ``heat`` map."""
         return on_screen(draw(self.records, kind=kind, metric=metric))
 
     def plot(
-        self, ax: Axes | None = None, *, kind: Kind = "contour", metric: str = "loss", place: int = 0
+        self, ax: Axes | None = None, *, kind: SurfaceKind = "contour", metric: str = "loss", place: int = 0
     ) -> Axes:
         """Draw one plane as a ``contour``, ``heat`` or ``surface`` plot, a line as a curve; return the axes.
 

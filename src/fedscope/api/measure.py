@@ -12,8 +12,9 @@ from fedscope.api.sources import Found, On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.figures import own_axes
+from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.provenance import made_from
-from fedscope.figures.spectrum.from_records import Kind, draw
+from fedscope.figures.spectrum.from_records import draw
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.tables import Table, hessian_table
 from fedscope.records.cross_client import CrossClient
@@ -75,7 +76,7 @@ class Curvature(Drawn):
         """Return checkpoint and settings."""
         return made_from([self.record])
 
-    def figure(self, kind: Kind | None = None) -> Figure:
+    def figure(self, kind: SpectrumKind | None = None) -> Figure:
         """Return a picture: ``density``, ``eigenvalues``, ``clients``, ``bars`` or ``influence``.
 
         By default the density if there is one, else the eigenvalues.

@@ -13,7 +13,8 @@ from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run as Folder
 from fedscope.errors import UserError
-from fedscope.figures.runs.drawings import Kind, draw
+from fedscope.figures.kinds import RunsKind
+from fedscope.figures.runs.drawings import draw
 from fedscope.figures.runs.lines import Line, Panel, draw_panel
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.labels import data_name, method_name
@@ -100,7 +101,7 @@ class Run(Drawn, Referring):
         """Return the run and its settings."""
         return provenance(self._curves())
 
-    def figure(self, kind: Kind = "accuracy") -> Figure:
+    def figure(self, kind: RunsKind = "accuracy") -> Figure:
         """Return a picture as ``fedscope plot-runs`` draws it.
 
         Args:

@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.choices import SplitName
+from fedscope.choices import DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
 from fedscope.landscape.loss.batches import Batches
@@ -49,7 +49,7 @@ class On(TypedDict, total=False):
     loss: LossFunction | str
     split: SplitName
     batch_size: int
-    dtype: Literal["float32", "float64"]
+    dtype: DtypeName
     device: str
     seed: int
     registry: str | Path

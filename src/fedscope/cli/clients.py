@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import Anchor, BatchNormMode
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.figures.text.client_rounds import by_run, rounds_tables
+from fedscope.figures.kinds import ClientsKind
+from fedscope.figures.text.client_rounds import RoundsKind, by_run, rounds_tables
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.workflows.clients.request import (
@@ -32,7 +33,8 @@ from fedscope.workflows.sources.targets import Targets
 if TYPE_CHECKING:
     from fedscope.records.clients import ClientsRecord
 
-Kind = Literal["gap", "alignment", "drift", "matrix", "diagonals"]
+Kind = ClientsKind | RoundsKind
+Width = Literal["column", "page"]
 SHOWN: Mapping[Kind, tuple[Measure, ...]] = {
     "gap": ("loss", "lambda_max", "trace"),
     "alignment": ("alignment",),
@@ -64,7 +66,7 @@ EXAMPLES = {
               "where the model that the round began with was kept]")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(1), default=TOP_K, show_default=True,
               help="Eigenvectors of the spaces of alignment and overlap.")  # fmt: skip
-@click.option("--anchor", type=click.Choice(["start", "global"]), default="start", show_default=True,
+@click.option("--anchor", type=click.Choice(get_args(Anchor)), default="start", show_default=True,
               help="What updates are from: the model that the round began with, or its result.")  # fmt: skip
 @click.option("--start", is_flag=True, help="Also λ_max and trace at the model that the round began with.")
 @click.option("--tol", type=click.FloatRange(0, 1, min_open=True), default=TOL, show_default=True,
@@ -79,7 +81,7 @@ EXAMPLES = {
 @click.option("--kind", type=click.Choice([*SHOWN]), default="gap", show_default=True,
               help="What --figure draws: flatness gaps, alignment of the updates, cost of averaging, "
               "matrices of the pairs of clients (no curves), or H_N and H_D (curves only).")  # fmt: skip
-@click.option("--width", type=click.Choice(["column", "page"]), default="column", show_default=True,
+@click.option("--width", type=click.Choice(get_args(Width)), default="column", show_default=True,
               help="Of the figure: 84 or 175 mm.")  # fmt: skip
 @click.option("--seconds", type=click.FloatRange(0.04, 60), default=0.5, show_default=True,
               help="How long each frame of a film is seen.")  # fmt: skip
@@ -89,7 +91,7 @@ def command(
     bn: BatchNormMode,
     only: str | None,
     top_k: int,
-    anchor: Literal["start", "global"],
+    anchor: Anchor,
     start: bool,
     tol: float,
     probes: int,
@@ -97,7 +99,7 @@ def command(
     round_range: str | None,
     figure: str | None,
     kind: Kind,
-    width: Literal["column", "page"],
+    width: Width,
     seconds: float,
 ) -> None:
     """Measure where the clients of a round part from each other and from the global model.

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
+from fedscope.choices import Holding, OperatorName, Pairs, ProductsName, ReadingName, Weights
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
@@ -16,18 +17,19 @@ from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.errors import UserError
+from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian import HessianRecord
-from fedscope.workflows.requests import LISTED, Request
+from fedscope.workflows.requests import LISTED, Engine, Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.rounds import along, along_steps
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.figures.spectrum.from_records import Kind
     from fedscope.workflows.curvature.checkpoints import Measured
 
+GlobalModel = Literal["final", "best"]
 GROUPS = {
     "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
     "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
@@ -72,7 +74,7 @@ NO_PARTS = (
 @click.option("--influence", type=click.IntRange(1), metavar="K",
               help="Also which samples make λ_max: the shares of classes and clients, and the K largest of "
               f"single samples, {LISTED} if K is left out.")  # fmt: skip
-@click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
+@click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
               help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept; λ_max of each but the first begins at the "
@@ -80,15 +82,15 @@ NO_PARTS = (
 @click.option("--local-steps", "step_range", metavar="FIRST:LAST:STEP|all",
               help="These local steps of each RUN@ROUND:clientK, or all that `train --keep-steps` kept; as "
               "--rounds.")  # fmt: skip
-@click.option("--global-model", type=click.Choice(["final", "best"]),
+@click.option("--global-model", type=click.Choice(get_args(GlobalModel)),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
 @click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")
-@click.option("--client-weights", type=click.Choice(["client", "global"]),
+@click.option("--client-weights", type=click.Choice(get_args(Weights)),
               help="At each client's weights, or at the global model's. [default: client]")  # fmt: skip
-@click.option("--client-data", type=click.Choice(["own", "global"]),
+@click.option("--client-data", type=click.Choice(get_args(Holding)),
               help="On each client's own training rows, or on the same for all. "
               "[default: own; code: global]")  # fmt: skip
-@click.option("--pairs", type=click.Choice(["distinct", "all_including_self"]),
+@click.option("--pairs", type=click.Choice(get_args(Pairs)),
               help="Pairs averaged over. [default: distinct; code: all_including_self]")  # fmt: skip
 @click.option("--client-rtol", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True,
               help="Half-width of the 95 % intervals of H_N and H_D, relative to their values.")  # fmt: skip
@@ -107,11 +109,11 @@ NO_PARTS = (
 @click.option("--augment/--no-augment", default=None, help="--reading code. [default: augment]")
 @click.option("--resample/--no-resample", default=None,
               help="--reading code: other batches in every product. [default: resample]")  # fmt: skip
-@click.option("--operator", type=click.Choice(["hessian", "ggn", "fisher", "mcfisher"]),
+@click.option("--operator", type=click.Choice(get_args(OperatorName)),
               default="hessian", show_default=True,
               help="Hessian, generalised Gauss–Newton, empirical Fisher, or the Fisher of labels that the "
               "model draws.")  # fmt: skip
-@click.option("--products", type=click.Choice(["exact", "finite-differences"]), default="exact",
+@click.option("--products", type=click.Choice(get_args(ProductsName)), default="exact",
               show_default=True,
               help="Hessian–vector products by double backward, or by differences of gradients, for networks "
               "without a second derivative; their error is in residual and interval.")  # fmt: skip
@@ -121,7 +123,7 @@ NO_PARTS = (
     metavar="PATTERN",
     help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
 )
-@click.option("--engine", type=click.Choice(["fedscope", "pyhessian", "power"]), default="fedscope",
+@click.option("--engine", type=click.Choice(get_args(Engine)), default="fedscope",
               show_default=True,
               help="Our own estimators, PyHessian's, or deflated power iteration of 20 products, as in "
               "hessian-eigenthings; the eigenvalues of the last two have no error bars.")  # fmt: skip
@@ -139,7 +141,7 @@ NO_PARTS = (
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
-@click.option("--kind", type=click.Choice(["density", "eigenvalues", "clients", "bars", "influence"]),
+@click.option("--kind", type=click.Choice(get_args(SpectrumKind)),
               default="density", show_default=True,
               help="What --figure draws: the density, the --top-k eigenvalues, H_N and H_D of the pairs of "
               "clients, bars of λ_max and trace, or which samples make λ_max.")  # fmt: skip
@@ -148,12 +150,12 @@ def command(
     json_target: str | None,
     round_range: str | None,
     step_range: str | None,
-    global_model: Literal["final", "best"] | None,
+    global_model: GlobalModel | None,
     recompute: bool,
     memory: str | None,
     dry_run: bool,
     figure: str | None,
-    kind: "Kind",
+    kind: SpectrumKind,
     **options: Any,
 ) -> None:
     """Measure the curvature of the training loss at checkpoints.
@@ -256,7 +258,7 @@ def _content(records: Sequence[HessianRecord]) -> Any:
     return console.one_or_all([record.to_json() for record in records])
 
 
-def _draw(found: Sequence["Measured"], kind: "Kind", path: Path) -> None:
+def _draw(found: Sequence["Measured"], kind: SpectrumKind, path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save

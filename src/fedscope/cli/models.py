@@ -6,10 +6,11 @@ PyTorch is imported by the commands, not by their help.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import click
 
+from fedscope.choices import Shortcut
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Group
 from fedscope.cli.terminal import console
@@ -32,7 +33,7 @@ class Variant(NamedTuple):
     channels: int | None
     side: int | None
     head: bool
-    shortcut: Literal["A", "B"] | None
+    shortcut: Shortcut | None
 
 
 @click.group("models", cls=Group)
@@ -97,7 +98,7 @@ def _facts() -> tuple[list[Facts], dict[str, str]]:
 @click.option("--head", is_flag=True, help="With MOON's projection head.")
 @click.option(
     "--shortcut",
-    type=click.Choice(["A", "B"]),
+    type=click.Choice(get_args(Shortcut)),
     help="Shortcuts of resnet8 and resnet20: padding, or projection. [default: A]",
 )
 @shared.json_target

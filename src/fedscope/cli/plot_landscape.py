@@ -4,28 +4,25 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 from click.core import ParameterSource
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.storage import write_text
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.figures.surface.surfaces import Kind
-    from fedscope.landscape.surfaces.fused_forward import Precision
     from fedscope.records.landscape import LandscapeRecord
-    from fedscope.workflows.landscape.named_slices import DirectionsName
 
-DIRECTIONS = ("eigen", "ggn", "random", "pca", "points", "line", "clients")
 LEAST, MOST = 3, 1001  # points along an axis
 DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 
@@ -46,7 +43,7 @@ EXAMPLES = {
 
 @click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES)
 @analysis
-@click.option("--directions", type=click.Choice(DIRECTIONS), default="eigen", show_default=True,
+@click.option("--directions", type=click.Choice(get_args(DirectionsName)), default="eigen", show_default=True,
               help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "
               "filter-normalised; or through networks: a trajectory, 3 points, the line between 2, a round's "
               "clients.")  # fmt: skip
@@ -61,13 +58,13 @@ EXAMPLES = {
 @click.option("--adaptive", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="TOL",
               help="Evaluate only the points that it takes to interpolate the others to this relative "
               "error, such as 0.01. [default: all]")  # fmt: skip
-@click.option("--precision", type=click.Choice(["fp32", "bf16"]), default="fp32", show_default=True,
+@click.option("--precision", type=click.Choice(get_args(Precision)), default="fp32", show_default=True,
               help="Of the network's arithmetic; the record has the error of bf16.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Evaluate again what the registry has of these points.")
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept, along the directions of the last one: a "
               "film or a strip.")  # fmt: skip
-@click.option("--kind", type=click.Choice(["both", "surface", "contour", "heat"]),
+@click.option("--kind", type=click.Choice(get_args(SurfaceKind)),
               help="Surfaces in space, contours, a heat map of the points, or surfaces above contours. "
               "[default: both; contour for a strip of rounds]")  # fmt: skip
 @click.option("--show", "metric", default="loss", show_default=True, metavar="METRIC",
@@ -85,15 +82,15 @@ def command(
     targets: Targets,
     bn: BatchNormMode,
     json_target: str | None,
-    directions: "DirectionsName",
+    directions: DirectionsName,
     grid: str,
     span: float,
     metrics: tuple[str, ...],
     adaptive: float | None,
-    precision: "Precision",
+    precision: Precision,
     recompute: bool,
     round_range: str | None,
-    kind: "Kind | None",
+    kind: SurfaceKind | None,
     metric: str,
     seconds: float,
     saved: tuple[Path, ...],
@@ -205,7 +202,7 @@ def _check_output(path: Path, *, has_rounds: bool) -> None:
 
 
 def _write(
-    records: Sequence["LandscapeRecord"], path: Path, kind: "Kind | None", metric: str, seconds: float
+    records: Sequence["LandscapeRecord"], path: Path, kind: SurfaceKind | None, metric: str, seconds: float
 ) -> None:
     """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film

@@ -1,7 +1,7 @@
 """`fedscope data plot-partition`: which classes each client holds, before or after a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -10,6 +10,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings import settings
 from fedscope.cli.options.unused import flags_given
 from fedscope.cli.terminal import console
+from fedscope.figures.kinds import PartitionKind
 
 if TYPE_CHECKING:
     from fedscope.records.partition import PartitionRecord
@@ -36,7 +37,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
     },
 )  # fmt: skip
 @shared.registry
-@click.option("--kind", type=click.Choice(["bubbles", "bars"]), default="bubbles", show_default=True,
+@click.option("--kind", type=click.Choice(get_args(PartitionKind)), default="bubbles", show_default=True,
               help="A bubble per client and class, or a stacked bar per client.")  # fmt: skip
 @shared.picture("partition.png")
 @shared.json_target
@@ -44,7 +45,7 @@ def command(
     run: str | None,
     data_dir: Path | None,
     registry: Path,
-    kind: Any,
+    kind: PartitionKind,
     out: str,
     json_target: str | None,
     **given: object,

@@ -1,17 +1,13 @@
 """`fedscope plot-runs`: curves and points of whole runs, from their metrics and what was measured of them."""
 
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
-
-KINDS = (
-    "accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers", "drift", "steps", "local",
-    "probes",
-)  # fmt: skip
+from fedscope.figures.kinds import RunsKind
 
 
 @click.command(
@@ -23,7 +19,7 @@ KINDS = (
     },
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=completion.checkpoints)
-@click.option("--kind", type=click.Choice(KINDS), default="accuracy", show_default=True,
+@click.option("--kind", type=click.Choice(get_args(RunsKind)), default="accuracy", show_default=True,
               help="Accuracy by round or by bytes sent; accuracy, λ_max and trace by round; λ_max by round "
               "beside the edge of stability of the local steps, and of an adaptive server's where measured; "
               "λ_max and trace against accuracy or against "
@@ -37,7 +33,7 @@ KINDS = (
 @shared.picture("runs.png")
 def command(
     runs: tuple[str, ...],
-    kind: Any,
+    kind: RunsKind,
     registry: Path,
     saved: tuple[Path, ...],
     title: str,

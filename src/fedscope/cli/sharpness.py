@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
+from fedscope.choices import Against, BatchNormMode, ReadingName
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
@@ -17,10 +18,10 @@ from fedscope.workflows.sources.rounds import along, along_steps
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.choices import BatchNormMode, ReadingName
     from fedscope.figures.text.tables import Table
-    from fedscope.records.sharpness import Against, CorrelationRecord, SharpnessRecord
+    from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
 
+Kind = Literal["values", "gap"]
 GROUPS = {
     "Most used": ("--samples", "--only", "--against", "--figure", "--json"),
     "What is measured": ("--rho", "--m", "--steps", "--reading", "--pairs", "--normalize-logits", "--layer",
@@ -46,7 +47,7 @@ EXAMPLES = {
 @click.option("--m", type=click.IntRange(1), default=128, show_default=True,
               help="Samples of a batch that has a perturbation of its own (worst cases).")  # fmt: skip
 @click.option("--steps", type=click.IntRange(1), default=20, show_default=True, help="Of Auto-PGD.")
-@click.option("--reading", type=click.Choice(["paper", "code"]), default="paper", show_default=True,
+@click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
               help="Auto-PGD as published, or as the program of Andriushchenko et al. has it.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(2), default=20, show_default=True,
               help="Pairs of random perturbations; half as many for PAC-Bayes σ.")  # fmt: skip
@@ -56,7 +57,7 @@ EXAMPLES = {
 )
 @click.option("--target", type=click.FloatRange(0, 1, min_open=True), default=0.1, show_default=True,
               help="Share of accuracy that PAC-Bayes σ may cost.")  # fmt: skip
-@click.option("--against", type=click.Choice(["gap", "accuracy"]),
+@click.option("--against", type=click.Choice(get_args(Against)),
               help="Also Kendall's τ with the gap of the loss, or of the accuracy, between the splits, over "
               "four checkpoints or more.")  # fmt: skip
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
@@ -66,7 +67,7 @@ EXAMPLES = {
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file.")  # fmt: skip
-@click.option("--kind", type=click.Choice(["values", "gap"]),
+@click.option("--kind", type=click.Choice(get_args(Kind)),
               help="What --figure draws, a panel for each quantity: its values, or them against the gap. "
               "[default: gap with --against, else values]")  # fmt: skip
 def command(
@@ -76,18 +77,18 @@ def command(
     rho: float | None,
     m: int,
     steps: int,
-    reading: "ReadingName",
+    reading: ReadingName,
     pairs: int,
     normalize_logits: bool,
     layer: str | None,
     target: float,
-    against: "Against | None",
+    against: Against | None,
     round_range: str | None,
     step_range: str | None,
     recompute: bool,
     figure: str | None,
-    kind: Literal["values", "gap"] | None,
-    bn: "BatchNormMode",
+    kind: Kind | None,
+    bn: BatchNormMode,
 ) -> None:
     """Measure sharpness at checkpoints, each quantity by its paper's equation.
 

@@ -13,6 +13,7 @@ from fedscope.figures.clients.by_round import round_panel
 from fedscope.figures.clients.gaps import draw_gaps
 from fedscope.figures.clients.panels import lacking, name_clients, prepare
 from fedscope.figures.color_scale import format_value, shared_scale
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.runs.lines import draw_panel
 from fedscope.figures.spectrum.densities import draw_densities
 from fedscope.figures.spectrum.eigenvalues import draw_eigenvalues
@@ -21,7 +22,6 @@ from fedscope.figures.surface.marks import draw_marks
 from fedscope.figures.surface.panels import draw_contours, draw_heat, fill_at, make_panel, shared_limits
 from fedscope.figures.surface.profiles import draw_profile
 from fedscope.figures.surface.surface3d import draw_surface
-from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import titles
 from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
 from fedscope.records.differences import Difference
@@ -46,7 +46,9 @@ def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
     axes.legend()
 
 
-def plane(axes: Axes, record: LandscapeRecord, *, kind: Kind = "contour", metric: str = "loss") -> None:
+def plane(
+    axes: Axes, record: LandscapeRecord, *, kind: SurfaceKind = "contour", metric: str = "loss"
+) -> None:
     """Draw a plane as contours, as a heat map, or in three-dimensional axes as a surface; a line as a curve.
 
     Raises:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
+from fedscope.choices import Shortcut
 from fedscope.errors import UserError, suggestion
 from fedscope.lora import LoRA
 from fedscope.models.convnets import (
@@ -23,7 +24,6 @@ from fedscope.models.own import network
 from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import (
     ResNet,
-    Shortcut,
     resnet8,
     resnet18,
     resnet18_gn,

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, cast
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-Shortcut = Literal["A", "B"]
+from fedscope.choices import Shortcut
+
 Norm = Callable[[int], nn.Module]  # of the number of channels
 
 HEAD_WIDTH = 256  # at most; of the embedding that MOON compares (Li et al. 2021, out_dim)

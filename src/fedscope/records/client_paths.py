@@ -1,7 +1,6 @@
 """Parts of ``fedscope clients --json`` from losses and gradients alone: noise, critical steps, barriers."""
 
-from typing import Literal
-
+from fedscope.choices import Anchor
 from fedscope.records.cross_client import Matrix
 from fedscope.records.estimates import Estimate
 from fedscope.records.numbers import Count, Many, Number
@@ -48,7 +47,7 @@ class CriticalStep(Plain):
 class Critical(Plain):
     """Critical steps along the clients' updates and along their mean, the server's pseudo-gradient."""
 
-    anchor: Literal["start", "global"]  # what updates are from
+    anchor: Anchor  # what updates are from
     loss: Number  # global loss there [loss]
     server: CriticalStep  # along Σ p_k Δ_k
     clients: Many[CriticalStep]  # along each Δ_k

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from fedscope.choices import Anchor
 from fedscope.records.client_paths import AllBarriers, Critical, Noise
 from fedscope.records.cross_client import CrossClient, Matrix
 from fedscope.records.estimates import Entry, Errors, known
@@ -106,9 +107,7 @@ class ClientAlignment(Plain):
 class Alignment(Plain):
     """How the clients' updates lie to the curvature at the global model."""
 
-    anchor: Literal[
-        "start", "global"
-    ]  # what updates are from: the model that the round began with, or its result
+    anchor: Anchor  # what updates are from: the model that the round began with, or its result
     k: Count  # eigenvectors of the space
     random: Number  # the share k/n that a random direction has
     # how many standard errors the k-th eigenvalue lies above the next one, at least, over all spaces; of few

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from fedscope.choices import Against
 from fedscope.records.estimates import Entry, Errors, known
 from fedscope.records.hessian import Checkpoint, Compared, Problem
 from fedscope.records.numbers import Count, Freedom, Interval, Many, Number
@@ -15,7 +16,6 @@ from fedscope.validation import Plain
 
 SHARPNESS_SCHEMA = "fedscope/sharpness/1"
 CORRELATION_SCHEMA = "fedscope/sharpness-correlation/1"
-Against = Literal["gap", "accuracy"]
 
 
 class Sharpness(Entry):

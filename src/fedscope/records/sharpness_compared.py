@@ -7,12 +7,12 @@ difference is that of the differences themselves. Built from records; nothing is
 import math
 from collections.abc import Sequence
 
+from fedscope.choices import Against
 from fedscope.errors import UserError
 from fedscope.records.differences import EXACT, Difference, judged, probes_error
 from fedscope.records.numbers import or_null
 from fedscope.records.sharpness import (
     CORRELATION_SCHEMA,
-    Against,
     Correlation,
     CorrelationRecord,
     Sharpness,

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import matrices_of
 from fedscope.figures.clients.panels import MOST_CLIENTS
+from fedscope.figures.kinds import ClientsKind
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table
@@ -14,7 +15,7 @@ from fedscope.records.clients import ClientsRecord
 from fedscope.report import page
 from fedscope.report.cells import Cell, SortableTable
 
-ALTS: Mapping[Kind, str] = {
+ALTS: Mapping[ClientsKind, str] = {
     "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
     "alignment": "Curvature along each client's update, and the update's share in the top eigenspace.",
     "drift": "The cost of averaging by orders, client by client.",
@@ -40,11 +41,11 @@ def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def _kinds(record: ClientsRecord) -> list[Kind]:
+def _kinds(record: ClientsRecord) -> list[ClientsKind]:
     """Return the pictures that a record has something for."""
     if len(record.clients) > MOST_CLIENTS:
         return []
-    there: Mapping[Kind, object] = {
+    there: Mapping[ClientsKind, object] = {
         "gap": record.flatness,
         "alignment": record.alignment,
         "drift": record.averaging,

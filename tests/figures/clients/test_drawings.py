@@ -10,15 +10,16 @@ from matplotlib.transforms import Bbox
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import order_of
+from fedscope.figures.kinds import ClientsKind
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.clients import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
 
 from .records import record
 
-KINDS: tuple[Kind, ...] = ("gap", "alignment", "drift", "matrix")
+KINDS: tuple[ClientsKind, ...] = ("gap", "alignment", "drift", "matrix")
 WIDTHS = (style.SINGLE_COLUMN, style.DOUBLE_COLUMN)
 
 
@@ -45,7 +46,7 @@ def _drawn(figure: Figure) -> list[tuple[str, Bbox]]:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("count", [2, 16])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_text_covers_another_or_leaves_the_page(kind: Kind, count: int, width: float) -> None:
+def test_no_text_covers_another_or_leaves_the_page(kind: ClientsKind, count: int, width: float) -> None:
     figure = draw([record(count)], kind, width=width)
     assert figure.get_figwidth() == width
     page, boxes = figure.bbox, _drawn(figure)

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
+from fedscope.figures.kinds import RunsKind
 from fedscope.figures.runs import drawings
-from fedscope.figures.runs.drawings import Kind
 from fedscope.figures.runs.groups import Group
 from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
@@ -20,7 +20,7 @@ from fedscope.records.run_curves import SCHEMA, run_curves
 GALLERY = Path(__file__).parents[3] / "figures"
 
 
-def draw(records: list[dict[str, Any]], kind: Kind, **words: str) -> Figure:
+def draw(records: list[dict[str, Any]], kind: RunsKind, **words: str) -> Figure:
     return drawings.draw(run_curves(records), kind, **words)
 
 

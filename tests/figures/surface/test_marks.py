@@ -11,8 +11,9 @@ from matplotlib.text import Text
 from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.figures import style
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.marks import has_distances, kind_and_numbers, short_labels
-from fedscope.figures.surface.surfaces import Kind, landscape_figure
+from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.landscape.surfaces.results import Mark
 from tests.figures.cases import bowl, drift, trajectory
 
@@ -48,7 +49,7 @@ def test_distances_are_those_that_rounding_does_not_explain() -> None:
 
 @pytest.mark.parametrize("kind", ["contour", "heat"])
 @pytest.mark.parametrize("clients", [16, 40])
-def test_all_clients_are_named_and_no_label_meets_another(kind: Kind, clients: int) -> None:
+def test_all_clients_are_named_and_no_label_meets_another(kind: SurfaceKind, clients: int) -> None:
     figure = _drawn(landscape_figure([drift(clients)], ["fedavg"], kind=kind))
     plane = _flat(figure)[0]
     labels = _labels(plane)

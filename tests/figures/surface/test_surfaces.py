@@ -17,7 +17,8 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.surface.surfaces import Kind, landscape_figure
+from fedscope.figures.kinds import SurfaceKind
+from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.landscape.surfaces.results import Axis, Surface
 from tests.figures.cases import bowl, drift
 
@@ -194,7 +195,7 @@ def test_grids_that_cannot_be_drawn_are_errors_that_say_what_to_do() -> None:
 def test_kinds_draw_their_rows_only() -> None:
     surface = landscape_figure([bowl(), bowl()], NAMES[:2], kind="surface")
     assert (len(_spaces(surface)), len(_contours(surface))) == (2, 0)
-    kinds: tuple[Kind, ...] = ("contour", "heat")
+    kinds: tuple[SurfaceKind, ...] = ("contour", "heat")
     for kind in kinds:
         figure = landscape_figure([bowl(), bowl()], NAMES[:2], kind=kind)
         assert (len(_spaces(figure)), len(_contours(figure))) == (0, 2)
@@ -292,7 +293,7 @@ def test_ticks_do_not_meet_at_the_corner_in_space_and_its_left_edge_is_drawn() -
 
 
 @pytest.mark.parametrize("kind", ["both", "surface"])
-def test_names_in_space_stay_within_their_panel(kind: Kind) -> None:
+def test_names_in_space_stay_within_their_panel(kind: SurfaceKind) -> None:
     own = bowl()
     axes = tuple(Axis(f"eigenvector {i}", axis.values) for i, axis in enumerate(own.axes, 1))
     figure = landscape_figure([replace(own, axes=axes)] * 4, NAMES[:4], kind=kind)

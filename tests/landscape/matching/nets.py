@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from fedscope.choices import Shortcut
 from fedscope.models.catalogue import NETWORKS, outline
-from fedscope.models.resnet import Padded, Shortcut
+from fedscope.models.resnet import Padded
 
 CASES: list[tuple[str, Shortcut | None, int]] = [  # network, shortcut, and by what its widths are divided
     ("resnet_digits", None, 2),

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.choices import Shortcut
 from fedscope.lora import LoRA
 from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain
@@ -31,7 +32,7 @@ class ModelSpec(Record):
     classes: Positive | None = None  # None: a network of the user's own, to be named at every use
     channels: Positive | None = None  # of the images; None as ``classes``
     head: bool = False  # MOON's projection before the classifier
-    shortcut: Literal["A", "B"] | None = None  # where the network was published with both; None: its default
+    shortcut: Shortcut | None = None  # where the network was published with both; None: its default
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"  # of stochastic depth over the blocks
     # SHA-256 of the file of one that is MODULE:FACTORY, or of the content of a pretrained one

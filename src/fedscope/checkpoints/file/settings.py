@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from fedscope.checkpoints.file.fields import NonNegative, Positive, Record, later
 from fedscope.checkpoints.file.kept_steps import KeptSteps
+from fedscope.choices import Precision, ReadingName, Shortcut
 
 PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
 
@@ -18,7 +19,7 @@ class Settings(Record):
     options: dict[str, bool | int | float | str] = Field(
         default_factory=dict
     )  # of the method, by name (``--set``)
-    reading: Literal["paper", "code"] = "paper"
+    reading: ReadingName = "paper"
     dataset: str = "digits"
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
     augmentation: str | None = None
@@ -56,10 +57,10 @@ class Settings(Record):
     optimizer_state: Literal["round", "client"] = "round"
     weight_decay: NonNegative = 1e-4
     clip: Annotated[float, Field(gt=0)] | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     compile: bool = False
     head: bool | None = None
-    shortcut: Literal["A", "B"] | None = None
+    shortcut: Shortcut | None = None
     drop_last: bool = False
     weights: Literal["n_k", "n_used", "uniform"] | None = None
     stack: Positive = 1

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import click
 
+from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.unused import flags_given
 from fedscope.errors import UserError
@@ -37,15 +38,15 @@ _OWN = (
                  help="Your own loss of (output, targets), a mean over samples. [default: cross-entropy]"),
     click.option("--entry", default="", metavar="KEY",
                  help="Which of several networks in your file, such as model_ema."),
-    click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train",
+    click.option("--split", type=click.Choice(get_args(SplitName)), default="train",
                  show_default=True),
 )  # fmt: skip
 _OPTIONS = (
     click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
     shared.data_dir,
-    click.option("--bn", type=click.Choice(["eval", "recalibrate", "batch"]), default="eval",
+    click.option("--bn", type=click.Choice(get_args(BatchNormMode)), default="eval",
                  show_default=True, help="BatchNorm statistics: stored, re-estimated, or the batch's own."),
-    click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32", show_default=True),
+    click.option("--dtype", type=click.Choice(get_args(DtypeName)), default="float32", show_default=True),
     click.option("--batch-size", type=click.IntRange(1),
                  help="Samples at a time; the data's error bars come from the batches' spread. "
                  "[default: 128; of your own --data fewer, where that makes 16 batches]"),

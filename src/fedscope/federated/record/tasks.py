@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from fedscope.choices import Precision
 from fedscope.federated.record.options import Weights
 
 
@@ -20,7 +21,7 @@ class LocalSettings:
     nesterov: bool = False
     weight_decay: float = 0.0
     clip: float | None = None
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     compile: bool = False
     drop_last: bool = False
     weights: Weights = "n_k"

@@ -6,13 +6,14 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import Kind, draw
+from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import matrix_figure
+from fedscope.figures.kinds import ClientsKind
 from fedscope.records.clients import ClientsRecord
 
 
 def frame_figures(
-    records: Sequence[ClientsRecord], kind: Kind = "gap", *, width: float = style.SINGLE_COLUMN
+    records: Sequence[ClientsRecord], kind: ClientsKind = "gap", *, width: float = style.SINGLE_COLUMN
 ) -> list[Figure]:
     """Return the picture of each round in order, for :func:`fedscope.figures.animation.save_film`.
 

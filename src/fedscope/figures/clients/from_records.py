@@ -1,7 +1,6 @@
 """Records of clients as drawings, so that a figure can be drawn again without computing anything."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from matplotlib.figure import Figure
 
@@ -11,13 +10,12 @@ from fedscope.figures.clients.alignment import alignment_figure
 from fedscope.figures.clients.drift import drift_figure
 from fedscope.figures.clients.gaps import gap_figure
 from fedscope.figures.clients.matrices import matrix_figure
+from fedscope.figures.kinds import ClientsKind
 from fedscope.records.clients import ClientsRecord
-
-Kind = Literal["gap", "alignment", "drift", "matrix"]
 
 
 def draw(
-    records: Sequence[ClientsRecord], kind: Kind = "gap", *, width: float = style.SINGLE_COLUMN
+    records: Sequence[ClientsRecord], kind: ClientsKind = "gap", *, width: float = style.SINGLE_COLUMN
 ) -> Figure:
     """Draw one kind of figure of one record.
 
@@ -33,7 +31,7 @@ def draw(
     return _DRAWINGS[kind](records[0], width=width)
 
 
-_DRAWINGS: Mapping[Kind, Callable[..., Figure]] = {
+_DRAWINGS: Mapping[ClientsKind, Callable[..., Figure]] = {
     "gap": gap_figure,
     "alignment": alignment_figure,
     "drift": drift_figure,

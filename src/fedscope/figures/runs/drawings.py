@@ -7,13 +7,13 @@ are one line or point: the mean over seeds.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
+from fedscope.figures.kinds import RunsKind
 from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
 from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, cut, groups, rounds_of, spread_of
@@ -31,15 +31,11 @@ from fedscope.records.run_curves import (
     name_of,
 )
 
-Kind = Literal[
-    "accuracy", "bytes", "rounds", "stability", "sharpness", "gap", "layers", "drift", "steps", "local",
-    "probes",
-]  # fmt: skip
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 FLATTER = " (← flatter)"
 
 
-def draw(records: Sequence[RunCurves], kind: Kind, *, title: str = "") -> Figure:
+def draw(records: Sequence[RunCurves], kind: RunsKind, *, title: str = "") -> Figure:
     """Draw one kind of figure of several runs.
 
     ``accuracy``: test accuracy by round; ``bytes``: by the bytes that server and clients sent; ``rounds``:
@@ -161,7 +157,7 @@ def _reach(estimate: Estimate) -> Reach:
     return estimate.value, reach(estimate.stderr, estimate.dof)
 
 
-_DRAWINGS: dict[Kind, Callable[[Sequence[Group], str], Figure]] = {
+_DRAWINGS: dict[RunsKind, Callable[[Sequence[Group], str], Figure]] = {
     "accuracy": _accuracy, "bytes": _bytes, "rounds": curvature_figure, "stability": stability_figure,
     "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(diagnostics_figure, "drift"),
     "steps": partial(diagnostics_figure, "steps"), "local": partial(diagnostics_figure, "local"),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from fedscope.figures import style
 from fedscope.figures.inch_layout import POINTS, Page
+from fedscope.figures.kinds import PartitionKind
 
-Kind = Literal["bubbles", "bars"]
 Counts = NDArray[np.int64]
 
 MOST_NAMED = 20  # clients or classes that get a tick each
@@ -41,7 +40,7 @@ def partition_figure(
     counts: Counts,
     classes: Sequence[str],
     *,
-    kind: Kind = "bubbles",
+    kind: PartitionKind = "bubbles",
     title: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:

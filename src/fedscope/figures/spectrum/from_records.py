@@ -5,11 +5,12 @@ Built from Hessian records, so that a figure can be drawn again without computin
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NoReturn, get_args
+from typing import NoReturn
 
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
+from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.spectrum.bars import bar_figure, checkpoint_bars, client_bars
 from fedscope.figures.spectrum.client_pairs import client_matrix_figure
 from fedscope.figures.spectrum.densities import density_figure
@@ -19,11 +20,10 @@ from fedscope.figures.text.labels import label, measured_on, titles
 from fedscope.figures.text.tables import check_any
 from fedscope.records.hessian import HessianRecord
 
-Kind = Literal["density", "eigenvalues", "clients", "bars", "influence"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
-
-def draw(records: Sequence[HessianRecord], kind: Kind = "density", images: Images | None = None) -> Figure:
+def draw(
+    records: Sequence[HessianRecord], kind: SpectrumKind = "density", images: Images | None = None
+) -> Figure:
     """Draw one kind of figure of several records.
 
     ``density``: eigenvalue densities; ``eigenvalues``: the leading ones against their index; ``clients``: H_N

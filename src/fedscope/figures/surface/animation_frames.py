@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.color_scale import Scale, shared_scale
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.from_records import draw, read_surface
 from fedscope.figures.surface.panels import grid_of
-from fedscope.figures.surface.surfaces import Kind
 from fedscope.figures.text.labels import distinct_methods, in_subspace, titles
 from fedscope.records.landscape import LandscapeRecord
 
@@ -55,7 +55,7 @@ def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
     return [Frame(tuple(found), _names(found)) for _, found in sorted(by_round.items())]
 
 
-def frame_figures(film: Sequence[Frame], *, kind: Kind = "both", metric: str = "loss") -> list[Figure]:
+def frame_figures(film: Sequence[Frame], *, kind: SurfaceKind = "both", metric: str = "loss") -> list[Figure]:
     """Draw every frame by itself, all of one size and on the scale of all."""
     scale, heading = _scale(film, metric), _heading(film)
     return [
@@ -67,7 +67,7 @@ def frame_figures(film: Sequence[Frame], *, kind: Kind = "both", metric: str = "
     ]  # fmt: skip
 
 
-def strip_figure(film: Sequence[Frame], *, kind: Kind = "contour", metric: str = "loss") -> Figure:
+def strip_figure(film: Sequence[Frame], *, kind: SurfaceKind = "contour", metric: str = "loss") -> Figure:
     """Draw all frames in one figure: of one run in rows of up to six, of several a row per run.
 
     Raises:

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
-from fedscope.figures.surface.surfaces import Kind, landscape_figure
+from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.figures.text.labels import in_subspace, titles
 from fedscope.records.landscape import Barrier, LandscapeRecord, Surface
 
@@ -38,7 +39,7 @@ def read_surface(record: Surface) -> RecordedSurface:
 def draw(
     records: Sequence[LandscapeRecord],
     *,
-    kind: Kind = "both",
+    kind: SurfaceKind = "both",
     metric: str = "loss",
     names: Sequence[str] | None = None,
     captions: Sequence[str] | None = None,

@@ -6,7 +6,6 @@ scale. A note in the figure tells what is cut off or missing.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
@@ -17,6 +16,7 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import Scale, shared_scale
 from fedscope.figures.inch_layout import Page, wrapped
+from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.marks import draw_distances, draw_marks, has_distances
 from fedscope.figures.surface.panels import (
     Limits,
@@ -30,8 +30,6 @@ from fedscope.figures.surface.panels import (
 )
 from fedscope.figures.surface.shown import Surface
 from fedscope.figures.surface.surface3d import draw_surface
-
-Kind = Literal["both", "surface", "contour", "heat"]
 
 MOST_CHECKPOINTS = 8
 FLAT = {"both": draw_contours, "contour": draw_contours, "heat": draw_heat}
@@ -56,7 +54,7 @@ def landscape_figure(
     titles: Sequence[str] | None = None,
     *,
     captions: Sequence[str] | None = None,
-    kind: Kind = "both",
+    kind: SurfaceKind = "both",
     metric: str = "loss",
     scale: Scale | None = None,
     columns: int | None = None,
@@ -104,7 +102,7 @@ class _Layout:
         self,
         panels: Sequence[Panel],
         scale: Scale,
-        kind: Kind,
+        kind: SurfaceKind,
         *,
         columns: int,
         width: float,
@@ -227,7 +225,7 @@ def _share(panels: Sequence[Panel], limits: Limits) -> float:
     return float(np.clip((high - low) / (right - left), *SHARES))
 
 
-def _notes(panels: Sequence[Panel], scale: Scale, kind: Kind) -> list[str]:
+def _notes(panels: Sequence[Panel], scale: Scale, kind: SurfaceKind) -> list[str]:
     """Return the notes below the colour bar: what was cut, what is interpolated between the grid's points."""
     notes = []
     if scale.clipped:

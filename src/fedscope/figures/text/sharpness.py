@@ -3,11 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from fedscope.choices import Against
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
-from fedscope.records.sharpness import Against, Correlation, Gap, Sharpness, SharpnessRecord
+from fedscope.records.sharpness import Correlation, Gap, Sharpness, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
     "sam": "SAM step",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
@@ -18,7 +18,7 @@ from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
-from fedscope.landscape.surfaces.fused_forward import Forward, Precision
+from fedscope.landscape.surfaces.fused_forward import Forward
 from fedscope.landscape.surfaces.metrics import Metering, Metric
 
 Point = tuple[float, ...]

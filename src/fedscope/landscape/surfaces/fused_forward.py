@@ -9,11 +9,12 @@ where samples do not depend on each other; where they do, each batch goes at onc
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fedscope.choices import Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.checks import close
@@ -22,7 +23,6 @@ from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import Tree, count, flat, joined, mapped, some, split
 from fedscope.landscape.surfaces.fused_layers import Fused, fusible, laid_out
 
-Precision = Literal["fp32", "bf16"]
 _BLOCK = {"cpu": 16 << 20, "cuda": 1 << 30}  # bytes of a block's largest activation
 
 

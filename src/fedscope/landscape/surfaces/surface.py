@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
@@ -18,7 +18,6 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.surfaces.adaptive import Grid, Mask, interpolated, refined, relative_error
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.evaluator import Point, Points
-from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.metrics import Metrics, named
 from fedscope.landscape.surfaces.point_cache import PointFile

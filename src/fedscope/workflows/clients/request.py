@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError, suggestion
 
 Measure = Literal[
@@ -25,7 +25,7 @@ class ClientsRequest:
     top_k: int = TOP_K  # eigenvectors of the spaces of alignment and overlap
     tol: float = TOL  # residual of each eigenpair, relative to λ_max
     probes: int = PROBES  # of each trace
-    anchor: Literal["start", "global"] = "start"  # what updates are from
+    anchor: Anchor = "start"  # what updates are from
     start: bool = False  # also λ_max and trace at the model that the round began with
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None

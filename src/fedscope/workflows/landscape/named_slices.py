@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from torch.distributed import ProcessGroup
 
-from fedscope.choices import BatchNormMode
+from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator
@@ -16,7 +15,6 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
-from fedscope.landscape.surfaces.fused_forward import Precision
 from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
@@ -24,7 +22,6 @@ from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
-DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]
 THROUGH: tuple[DirectionsName, ...] = ("pca", "points", "line", "clients")  # several networks
 _OPERATORS: dict[str, type[LossOperator]] = {"eigen": Hessian, "ggn": GaussNewton}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.choices import DirectionsName
 from fedscope.errors import UserError
-from fedscope.workflows.landscape.named_slices import DirectionsName
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem

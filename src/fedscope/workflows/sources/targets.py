@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedscope.choices import SplitName
+from fedscope.choices import DtypeName, SplitName
 
 SAMPLES = 1024  # of every command, so that they share results
 
@@ -23,7 +23,7 @@ class Targets:
     data: str | None = None  # MODULE:FACTORY of the user's own batches
     loss: str | None = None  # MODULE:FUNCTION; None: cross-entropy
     entry: str = ""  # which of several networks in a file
-    dtype: Literal["float32", "float64"] = "float32"
+    dtype: DtypeName = "float32"
     batch_size: int | None = None
     seed: int = 0
     device: str = "auto"
