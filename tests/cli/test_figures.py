@@ -80,7 +80,7 @@ def test_mistakes_are_said_in_one_line(fedscope: Command) -> None:
         (("build", "man/table2", "--only", "moon"), "none of these has moon; they have FedAvg, FedAvg+MAN"),
         (("build", "man/table2", "--device", "tpu"), "unknown device 'tpu'"),
         (("build", "man/table2", "--device", "cuda:99"), "no device 'cuda:99' here"),
-        (("build", "man/table2", "--seeds", "1,x"), "--seeds takes numbers"),
+        (("build", "man/table2", "--seeds", "1,x"), "takes seeds such as 0,1,2, not '1,x'"),
         (("index", "--out", "nowhere"), "there is no gallery"),
         (("check", "man/table2", "--rerun", "nowhere"), "nowhere has none of man/table2 at scale cpu"),
     ):

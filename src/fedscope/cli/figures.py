@@ -102,7 +102,7 @@ def _listed(scale: str, registry: Path) -> Answer:
 @click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
               help="CPU threads of each; the bits depend on them.")  # fmt: skip
 @shared.device
-@click.option("--seeds", metavar="A,B,…", help="Seeds of the runs. [default: the scale's]")
+@click.option("--seeds", type=shared.SEEDS, metavar="A,B,…", help="Seeds of the runs. [default: the scale's]")
 @click.option("--only", "only", multiple=True, metavar="METHOD", help="Only this row; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1), help="Cut every run to this many rounds.")
 @click.option("--partial", is_flag=True, help="Train nothing: measure and render what the registry has.")
@@ -117,7 +117,7 @@ def build_command(
     workers: int,
     threads: int,
     device: str,
-    seeds: str | None,
+    seeds: tuple[int, ...] | None,
     only: tuple[str, ...],
     rounds: int | None,
     partial: bool,
@@ -134,7 +134,7 @@ def build_command(
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices, rows
 
-    chosen = Choices(_numbers(seeds), only or None, rounds)
+    chosen = Choices(seeds, only or None, rounds)
     recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]
     for one in recipes:
         rows(one, only or None)
@@ -235,15 +235,6 @@ def _recipes(given: Sequence[str], scale: str) -> list[Recipe]:
 def _has(recipe: Recipe, only: Sequence[str]) -> bool:
     known = {*recipe.rows, *(method.split()[0] for method in recipe.rows.values())}
     return bool(known & set(only))
-
-
-def _numbers(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = text.split(",")
-    if not all(part.strip().isdecimal() for part in parts):
-        raise UserError(f"--seeds takes numbers such as 1,2,3, not {text!r}")
-    return tuple(dict.fromkeys(map(int, parts)))
 
 
 def _show(plan: Plan, *, json_target: str | None) -> None:

@@ -16,14 +16,13 @@ from fedscope.cli.options.reading import best_of_runs, request_of
 from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
-from fedscope.errors import UserError
 from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import LISTED, Engine, Request
 from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
-from fedscope.workflows.sources.rounds import along, along_steps
+from fedscope.workflows.sources.rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -165,10 +164,8 @@ def command(
     client of a round, RUN@25:client3.
     """
     request = request_of(targets, kind if figure else None, **options)
-    if round_range and step_range:
-        raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
+    targets = along_given(targets, round_range, step_range)
     if round_range or step_range:
-        targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
         request = replace(request, warm=request.certified)
     if (global_model or ("best" if request.reading == "code" else "final")) == "best":
         targets = best_of_runs(targets)

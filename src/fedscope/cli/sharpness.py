@@ -14,7 +14,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request, chosen
-from fedscope.workflows.sources.rounds import along, along_steps
+from fedscope.workflows.sources.rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -102,10 +102,7 @@ def command(
     check_request(request)
     if kind == "gap" and against is None:
         raise UserError("--kind gap draws sharpness against the gap; add --against gap or --against accuracy")
-    if round_range and step_range:
-        raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
-    if round_range or step_range:
-        targets = along(targets, round_range) if round_range else along_steps(targets, str(step_range))
+    targets = along_given(targets, round_range, step_range)
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 

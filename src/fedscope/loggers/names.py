@@ -16,6 +16,11 @@ LOGGERS: dict[str, Callable[[], Logger]] = {"tensorboard": TensorBoard, "wandb":
 FLAG = "--log"
 
 
+def names() -> list[str]:
+    """Return the names that loggers have: fedscope's own, then those of other packages."""
+    return [*LOGGERS, *registered(GROUP)]
+
+
 def logger(name: str) -> Logger:
     """Return a new logger.
 
@@ -29,13 +34,10 @@ def logger(name: str) -> Logger:
     """
     if name in LOGGERS:
         return LOGGERS[name]()
-    others = registered(GROUP)
-    if ":" not in name and name not in others:
-        near = suggestion(name, [*LOGGERS, *others])
-        raise UserError(
-            f"{FLAG} takes {', '.join([*LOGGERS, *others])} or MODULE:FACTORY, not {name!r}{near}"
-        )
-    made: Any = called(others.get(name, name), FLAG)
+    if ":" not in name and name not in names():
+        near = suggestion(name, names())
+        raise UserError(f"{FLAG} takes {', '.join(names())} or MODULE:FACTORY, not {name!r}{near}")
+    made: Any = called(registered(GROUP).get(name, name), FLAG)
     if not isinstance(made, Logger):
         raise UserError(f"{FLAG} {name}: a logger has the methods open, log and close")
     return made

@@ -10,7 +10,7 @@ from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.progress import SILENT
-from fedscope.workflows.sources.rounds import along_steps
+from fedscope.workflows.sources.rounds import along_given, along_steps
 from fedscope.workflows.sources.targets import Targets
 from tests.federated.runs import trained
 
@@ -61,6 +61,14 @@ def test_what_was_not_kept_is_refused(checkpoint: str, text: str, words: str, ru
 def test_without_a_client_there_are_no_steps(run: Run) -> None:
     with pytest.raises(UserError, match="give RUN@ROUND:clientK"):
         along_steps(replace(targets(run), checkpoints=()), "all")
+
+
+def test_rounds_and_local_steps_are_not_given_together(run: Run) -> None:
+    given = targets(run, "run@2:client0")
+    with pytest.raises(UserError, match="give one of them"):
+        along_given(given, "1:2", "all")
+    assert along_given(given, None, "all") == along_steps(given, "all")
+    assert along_given(given, None, None) == given
 
 
 def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: Run) -> None:

@@ -42,10 +42,9 @@ def names_of(kind: str) -> Complete:
 
 def loggers(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
     """Return the names of loggers that begin as typed."""
-    from fedscope.own import LOGGERS, registered
+    from fedscope.loggers.names import names
 
-    every = ("tensorboard", "wandb", "mlflow", *registered(LOGGERS))
-    return [CompletionItem(name) for name in every if name.startswith(typed)]
+    return [CompletionItem(name) for name in names() if name.startswith(typed)]
 
 
 def _registry(context: click.Context) -> Any:

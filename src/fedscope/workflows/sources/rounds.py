@@ -99,6 +99,19 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MOD
     return found
 
 
+def along_given(targets: Targets, rounds: str | None, steps: str | None) -> Targets:
+    """Return the targets with the rounds of runs or the local steps of clients; as they are without both.
+
+    Raises:
+        UserError: both are given; or see :func:`along` and :func:`along_steps`.
+    """
+    if rounds and steps:
+        raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
+    if rounds:
+        return along(targets, rounds)
+    return along_steps(targets, steps) if steps else targets
+
+
 def along_steps(targets: Targets, text: str) -> Targets:
     """Return the targets with the models inside the training of clients, RUN@ROUND:clientK, step by step.
 
