@@ -1,6 +1,7 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
@@ -196,17 +197,19 @@ def _show_seeds(results: Sequence["Trained"]) -> None:
         ]
         for result in results
     ]  # fmt: skip
-    spreads = _spread([one.accuracy for one in sound]), _spread([one.best_accuracy or 0 for one in sound])
+    spreads = _spread([one.accuracy for one in sound]), _spread([one.best_accuracy for one in sound])
     rows.append([f"mean ± sd of {len(sound)}", "", "", *spreads])
     columns = ["run", "seed", "rounds", "final accuracy", "best"]
     console.print_table("Trained", columns, rows, [f"best: chosen on {results[0].chosen_on}"])
 
 
-def _spread(values: Sequence[float]) -> str:
-    """Return the mean ± the standard deviation (n − 1), which takes two values."""
-    if not values:
+def _spread(values: Sequence[float | None]) -> str:
+    """Return the mean ± the standard deviation (n − 1), which takes two; and of how many, if not of all."""
+    known = [value for value in values if value is not None and not isnan(value)]
+    if not known:
         return "–"
-    return f"{mean(values):.2%} ± {f'{stdev(values):.2%}' if len(values) > 1 else '–'}"
+    deviation = f"{stdev(known):.2%}" if len(known) > 1 else "–"
+    return f"{mean(known):.2%} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
 
 
 def _refuse_diverged(results: Sequence["Trained"]) -> None:

@@ -1,11 +1,13 @@
 """`train --seeds`: a run per seed, continued together, with mean and standard deviation."""
 
+import math
 from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
 
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.workflows.train.request import Trained
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--registry", "runs")
@@ -37,6 +39,33 @@ def test_the_mean_leaves_out_what_diverged(fedscope: Command) -> None:
     done = fedscope("train", *TINY, "--lr", "1e30", "--seeds", "0,1")
     assert (done.code, "mean ± sd of 0" in done.out) == (2, True)
     assert "fedavg-digits-s0 in round 1, fedavg-digits-s1 in round 1 diverged" in done.err
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "printed"),
+    [
+        ((0.5, 0.7, None), "60.00% ± 14.14% of 2"),
+        ((0.5, None, math.nan), "50.00% ± – of 1"),
+        ((0.5, 0.7), "60.00% ± 14.14%"),
+        ((None, None), "–"),
+    ],
+)
+def test_the_mean_leaves_out_runs_without_an_accuracy(
+    accuracies: tuple[float | None, ...], printed: str, fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [
+        Trained(
+            f"a-s{seed}", "runs", "finished", seed, 0.1, "final.pt", "best.pt", accuracy=0.25,
+            best_accuracy=best, best_half_accuracy=None, chosen_on="test", rounds=2,
+        )
+        for seed, best in enumerate(accuracies)
+    ]  # fmt: skip
+    monkeypatch.setattr("fedscope.workflows.train.train.train", lambda *_: found)
+    (row,) = (
+        line for line in fedscope("train", "--seeds", "0,1").out.splitlines() if line.startswith("mean ± sd")
+    )
+    label, *_, accuracy, best = (cell.strip() for cell in row.split("│"))
+    assert (label, accuracy, best) == (f"mean ± sd of {len(accuracies)}", "25.00% ± 0.00%", printed)
 
 
 @pytest.mark.parametrize(
