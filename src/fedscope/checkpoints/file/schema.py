@@ -5,13 +5,12 @@ listed and verified without building any of them. It is one format: each of its 
 down to ``Manifest`` and ``CheckpointInfo``.
 """
 
-import operator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from fedscope.checkpoints.file.diagnostics import Diagnostics
-from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record
+from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record, later
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Shortcut
 from fedscope.lora import LoRA
@@ -36,8 +35,8 @@ class ModelSpec(Record):
     keep: Annotated[float, Field(gt=0, le=1)] = 1.0  # stochastic depth: of the last block, in eval mode too
     schedule: Literal["code", "paper"] = "code"  # of stochastic depth over the blocks
     # SHA-256 of the file of one that is MODULE:FACTORY, or of the content of a pretrained one
-    source: str = Field("", exclude_if=operator.not_)
-    lora: LoRA | None = Field(None, exclude_if=operator.not_)  # adapters of a pretrained network
+    source: str = later("")
+    lora: LoRA | None = later(None)  # adapters of a pretrained network
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -58,7 +57,7 @@ class DataSpec(Record):
     fingerprint: str = ""  # SHA-256 of the content; empty: not known
     train_samples: Positive | None = None  # in the training split; None: not known [samples]
     test_samples: Positive | None = None  # in the test split; None: not known [samples]
-    source: str = Field("", exclude_if=operator.not_)  # SHA-256 of the file of data that is MODULE:FACTORY
+    source: str = later("")  # SHA-256 of the file of data that is MODULE:FACTORY
 
 
 class PresetUse(Record):
@@ -120,18 +119,16 @@ class Manifest(Record):
     data: DataSpec  # the data set
     versions: dict[str, str]  # of fedscope and the packages that trained
     # None of an older or an added run, and where every round's clients are new: see Round.rows
-    rows: RowsSpec | None = Field(None, exclude_if=operator.not_)
+    rows: RowsSpec | None = later(None)
     preset: PresetUse | None = None  # that it started from
-    methods: tuple[MethodCode, ...] = Field((), exclude_if=operator.not_)  # of other packages
-    sends: bool = Field(False, exclude_if=operator.not_)  # clients start from another model than is kept
+    methods: tuple[MethodCode, ...] = later(())  # of other packages
+    sends: bool = later(False)  # clients start from another model than is kept
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
-    steps_deleted: bool = Field(False, exclude_if=operator.not_)  # by `runs delete --local-steps`
+    steps_deleted: bool = later(False)  # by `runs delete --local-steps`
     # global models, by `runs delete --checkpoint`: file → SHA-256 of its weights, whose results stay
-    checkpoints_deleted: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
-        default_factory=dict, exclude_if=operator.not_
-    )
+    checkpoints_deleted: dict[str, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = later({})
     added: Added | None = None  # of a run that another program trained
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
@@ -169,7 +166,7 @@ class Round(Score):
     # epochs, or steps, of each of them, where some are stragglers
     local_work: list[Positive] = Field(default_factory=list)
     # steps that each of them made, where models inside their training are kept
-    local_steps: list[Positive] = Field(default_factory=list, exclude_if=operator.not_)
+    local_steps: list[Positive] = later([])
     rows: RowsSpec | None = None  # of its clients, where every round's are new
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]
@@ -195,7 +192,7 @@ class CheckpointInfo(Record):
     kind: Literal["global", "client"]  # the server's model, or a client's
     round: Annotated[int, Field(ge=0)]  # rounds completed when the weights were taken
     client: int | None = None  # its number; None: a global model
-    step: Positive | None = Field(None, exclude_if=operator.not_)  # local steps done; None: a whole round's
+    step: Positive | None = later(None)  # local steps done; None: a whole round's
     # which global model: as in Settings.eval_model, or what clients started from where that is another
     average: Literal["cld", "sel", "all", "sent"] = "cld"
     samples: Positive | None  # n_k of a client; all training samples for the global model; None: unknown
@@ -204,8 +201,8 @@ class CheckpointInfo(Record):
     model: ModelSpec  # the network
     data: DataSpec  # the data set
     versions: dict[str, str]  # of fedscope and the packages that trained
-    labels: tuple[int, ...] = Field((), exclude_if=operator.not_)  # of the classes, under concept shift
-    rows: str = Field("", exclude_if=operator.not_)  # RowsSpec.sha256 of what the clients held; "": unknown
+    labels: tuple[int, ...] = later(())  # of the classes, under concept shift
+    rows: str = later("")  # RowsSpec.sha256 of what the clients held; "": unknown
 
 
 def difference(manifest: Manifest, info: CheckpointInfo) -> str | None:

@@ -21,6 +21,7 @@ class Settings(Record):
     )  # of the method, by name (``--set``)
     reading: ReadingName = "paper"
     dataset: str = "digits"
+    # not ``later``: an empty text is not written either
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
     augmentation: str | None = None
     model: str | None = None
@@ -68,7 +69,7 @@ class Settings(Record):
     test_samples: Positive | None = None
     clients_limit: Positive | None = None
     steps_limit: Positive | None = None
-    validation: Annotated[float, Field(ge=0, le=0.5)] = Field(0.0, exclude_if=operator.not_)
+    validation: Annotated[float, Field(ge=0, le=0.5)] = later(0.0)
     evaluate_on: Literal["test", "validation"] = "test"
     eval_model: Literal["cld", "sel", "all"] = "cld"
     eval_drop_last: bool | None = None
@@ -83,9 +84,9 @@ class Settings(Record):
     threads: Positive = 1
     save_clients: Literal["last", "all", "none"] = "last"
     keep_every: Annotated[int, Field(ge=0)] = 0
-    keep_steps: str | None = Field(None, exclude_if=operator.not_)  # EVERY:CLIENTS:ROUNDS
-    probe_curvature: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)
-    probe_samples: Positive = Field(PROBE_SAMPLES, exclude_if=lambda count: count == PROBE_SAMPLES)
+    keep_steps: str | None = later(None)  # EVERY:CLIENTS:ROUNDS
+    probe_curvature: Annotated[int, Field(ge=0)] = later(0)
+    probe_samples: Positive = later(PROBE_SAMPLES)
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> "Settings":

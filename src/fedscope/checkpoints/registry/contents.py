@@ -7,14 +7,13 @@ Every name in it is one that ``layout`` knows, so that none leads out of the run
 
 import hashlib
 import json
-import operator
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.fields import Name, Record, parse
+from fedscope.checkpoints.file.fields import Name, Record, later, parse
 from fedscope.checkpoints.file.formats import seal, upgraded
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
@@ -47,9 +46,9 @@ class Contents(Record):
     format: str
     run: Name
     files: dict[str, File]
-    created: str = Field("", exclude_if=operator.not_)  # as in the manifest; of a remote's list alone
-    rounds: Annotated[int, Field(ge=0)] = Field(0, exclude_if=operator.not_)  # how far the run had come
-    in_place: bool = Field(False, exclude_if=operator.not_)  # the files lie in ``RUN/``, not in ``objects/``
+    created: str = later("")  # as in the manifest; of a remote's list alone
+    rounds: Annotated[int, Field(ge=0)] = later(0)  # how far the run had come
+    in_place: bool = later(False)  # the files lie in ``RUN/``, not in ``objects/``
 
     @property
     def size(self) -> int:
