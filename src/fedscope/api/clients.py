@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import Anchor, BatchNormMode
@@ -19,7 +19,6 @@ from fedscope.figures.clients.by_round import rounds_figure
 from fedscope.figures.clients.film import frame_figures
 from fedscope.figures.clients.from_records import draw
 from fedscope.figures.kinds import ClientsKind
-from fedscope.figures.provenance import made_from
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.client_rounds import RoundsKind, rounds_tables
 from fedscope.figures.text.clients import clients_tables
@@ -33,7 +32,7 @@ from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.run_clients import UPLOADS
 
 
-class Clients(Drawn):
+class Clients(Recorded[ClientsRecord]):
     """What was measured; :attr:`records` has it as ``fedscope clients --json`` prints it."""
 
     def __init__(self, records: Sequence[ClientsRecord], runs: Sequence[RunCurves] = ()) -> None:
@@ -55,15 +54,6 @@ class Clients(Drawn):
         if self._runs:
             return list(rounds_tables(self.records))
         return [table for record in self.records for table in clients_tables(record)]
-
-    def to_dict(self) -> Any:
-        """Return the record of schema ``fedscope/clients/1``; of several rounds a list."""
-        plain = [record.to_json() for record in self.records]
-        return plain[0] if len(plain) == 1 else plain
-
-    def origin(self) -> dict[str, Any]:
-        """Return checkpoints and settings."""
-        return made_from(self.records)
 
     def figure(self, kind: ClientsKind | RoundsKind = "gap") -> Figure:
         """Return a picture: ``gap``, ``alignment``, ``drift``, and of one round ``matrix``.

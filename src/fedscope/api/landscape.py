@@ -1,13 +1,14 @@
 """The loss around checkpoints or networks, or through them."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from math import isfinite
+from typing import Unpack
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, DirectionsName, Precision
@@ -15,7 +16,6 @@ from fedscope.errors import UserError
 from fedscope.figures import own_axes
 from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.provenance import made_from
 from fedscope.figures.style import paper_style
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.text.labels import label
@@ -26,7 +26,7 @@ from fedscope.workflows.landscape.named_slices import THROUGH, Plane
 from fedscope.workflows.landscape.scan import scan
 
 
-class Landscape(Drawn):
+class Landscape(Recorded[LandscapeRecord]):
     """Planes, or lines, of the loss; :attr:`records` has them as ``plot-landscape --json`` prints them."""
 
     def __init__(self, records: Sequence[LandscapeRecord]) -> None:
@@ -50,15 +50,6 @@ class Landscape(Drawn):
         return Table(
             "Loss landscape", ("checkpoint", "centre", "lowest", "highest", "axes (points)"), tuple(rows), ()
         )
-
-    def to_dict(self) -> Any:
-        """Return the record of schema ``fedscope/landscape/1``; of several a list."""
-        found = [record.to_json() for record in self.records]
-        return found[0] if len(found) == 1 else found
-
-    def origin(self) -> dict[str, Any]:
-        """Return checkpoints and settings."""
-        return made_from(self.records)
 
     def figure(self, kind: SurfaceKind = "both", *, metric: str = "loss") -> Figure:
         """Return the picture: surfaces above contours (``both``), one of them, or a ``heat`` map."""
@@ -128,5 +119,5 @@ def landscape(
 
 def _range(record: LandscapeRecord) -> tuple[str, str]:
     values = [value for row in record.loss for value in (row if isinstance(row, tuple) else (row,))]
-    finite = [value for value in values if value == value and abs(value) != float("inf")]
+    finite = [value for value in values if isfinite(value)]
     return (format_estimate(min(finite)), format_estimate(max(finite))) if finite else ("–", "–")

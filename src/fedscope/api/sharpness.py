@@ -1,18 +1,17 @@
 """Sharpness of checkpoints and networks by its published definitions."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, ReadingName
 from fedscope.errors import UserError
-from fedscope.figures.provenance import made_from
 from fedscope.figures.runs.sharpness import draw_values, values_figure
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.sharpness import sharpness_table
@@ -23,7 +22,7 @@ from fedscope.workflows.sharpness.measure import measure
 from fedscope.workflows.sharpness.request import SharpnessRequest
 
 
-class SharpnessTable(Drawn):
+class SharpnessTable(Recorded[SharpnessRecord]):
     """What was measured; :attr:`records` has it as ``fedscope sharpness --json`` prints it."""
 
     def __init__(self, records: Sequence[SharpnessRecord]) -> None:
@@ -44,15 +43,6 @@ class SharpnessTable(Drawn):
     def table(self) -> Table:
         """Return the table that ``fedscope sharpness`` prints."""
         return sharpness_table(self.records)
-
-    def to_dict(self) -> Any:
-        """Return the record of schema ``fedscope/sharpness/1``; of several checkpoints a list."""
-        plain = [record.to_json() for record in self.records]
-        return plain[0] if len(plain) == 1 else plain
-
-    def origin(self) -> dict[str, Any]:
-        """Return checkpoints and settings."""
-        return made_from(self.records)
 
     def figure(self) -> Figure:
         """Return a picture, a panel for each quantity."""

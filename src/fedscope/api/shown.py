@@ -1,17 +1,23 @@
 """What the results of the Python face have in common: how they print, and axes to draw in."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedscope.figures.provenance import made_from
 from fedscope.figures.style import SINGLE_COLUMN, check_format, paper_style, save
 from fedscope.figures.text.tables import Table
+from fedscope.records.clients import ClientsRecord
+from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.sharpness import SharpnessRecord
 
 DPI = 200  # of new axes on a screen
+Record = TypeVar("Record", ClientsRecord, LandscapeRecord, SharpnessRecord)
 
 
 class Result(ABC):
@@ -59,6 +65,21 @@ class Drawn(Result):
         """
         check_format(Path(path))
         save(self.figure(), Path(path), record=self.origin())
+
+
+class Recorded(Drawn, Generic[Record]):
+    """A drawn result of records, one of each checkpoint."""
+
+    records: Sequence[Record]
+
+    def to_dict(self) -> Any:
+        """Return the record as the command prints it with ``--json``; of several checkpoints a list."""
+        plain = [record.to_json() for record in self.records]
+        return plain[0] if len(plain) == 1 else plain
+
+    def origin(self) -> dict[str, Any]:
+        """Return checkpoints and settings."""
+        return made_from(self.records)
 
 
 def axes_of(ax: Axes | None, *, height: float = 2.4, space: bool = False) -> Axes:
