@@ -101,17 +101,13 @@ class ClientState:
         """Return θ_t, as the first ``count`` clients received it, a view (count, P)."""
         return self.start[:count, : self.model.size]
 
-    def acting(self, w: Tensor, anchor: Tensor) -> Tensor:
-        """Return parameters as the method's vectors see them: personal ones as if they had not moved."""
-        return w if self._shared is None else torch.where(self._shared, w, anchor)
+    def acting(self, new: Tensor, old: Tensor) -> Tensor:
+        """Return new parameters, or a new gradient, as far as the method acts: the old at personal ones."""
+        return new if self._shared is None else torch.where(self._shared, new, old)
 
     def masked(self, vector: Tensor) -> Tensor:
         """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared
-
-    def mapped(self, gradient: Tensor, new: Tensor) -> Tensor:
-        """Return the new gradient as far as it acts: personal parameters keep their own."""
-        return new if self._shared is None else torch.where(self._shared, new, gradient)
 
     def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
         """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""

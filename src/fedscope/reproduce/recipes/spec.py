@@ -16,8 +16,8 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share (`
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
     spread_of   recipe and column whose seeds tell the spread between trainings, where those here do not
-    scales      name → a :class:`Scale`'s fields; ``measures`` there change single fields of the recipe's,
-                and ``notes`` are added to its notes
+    scales      name → a :class:`Scale`'s fields, and ``most_columns``: only the first so many; ``measures``
+                there change single fields of the recipe's, and ``notes`` are added to its notes
 
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
 """
@@ -73,7 +73,6 @@ class Scale:
     by_row: Mapping[str, Table] = field(default_factory=dict)  # further settings of single rows
     seeds: tuple[int, ...] | None = None  # None: the preset's
     rows: tuple[str, ...] | None = None  # None: all
-    most_columns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,6 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
             changes.get("by_row", {}),
             _tuple(changes.get("seeds") or own.get("seeds")),
             _tuple(changes.get("rows")),
-            most,
         ),
         rows={**{label: every[label] for label in changes.get("rows", ())}, **every},
         columns={label: _column(entry) for label, entry in list(columns.items())[:most]},

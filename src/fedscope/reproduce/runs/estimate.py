@@ -19,7 +19,7 @@ from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.inventory import RunInventory
 
 GUESS = {"fp32": 25e9, "bf16": 50e9}  # multiply-accumulates a second of one core: what a guess assumes
-PASS, PRODUCT, LOSS = 1.0, 2.0, 1 / 3
+PRODUCT, LOSS = 2.0, 1 / 3  # of a pass forward and backward
 SEARCH, TRACE, CLIENT, PUBLISHED = 40, 60, 48, 60  # products that an estimator typically takes
 CELL, SHARPNESS = 45, 200  # products of one function at one point, and of the usual definitions of sharpness
 
