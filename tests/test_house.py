@@ -12,6 +12,7 @@ GROUND = {
     "storage",
     "streams",
     "process",
+    "parent",
     "own",
     "pretrained",
     "lora",

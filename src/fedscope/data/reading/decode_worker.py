@@ -1,10 +1,7 @@
 """The work of a decoding process. Imports no torch, so that it starts quickly."""
 
-import os
 import signal
 from collections.abc import Sequence
-from multiprocessing import parent_process
-from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +9,7 @@ from numpy.typing import NDArray
 
 from fedscope.data.reading.decoding import Pixels, centred, cropped
 from fedscope.errors import UserError
+from fedscope.parent import end_with_parent
 from fedscope.storage import open_regular
 
 
@@ -27,7 +25,7 @@ class Request(NamedTuple):
 def begin() -> None:
     """Set this process up: it ignores Ctrl-C, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
 
 def crops(requests: Sequence[Request], side: int) -> Pixels:
@@ -59,10 +57,3 @@ def read_bytes(path: str, offset: int, length: int) -> bytes:
             return file.read(length)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; is the data still there?") from error
-
-
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

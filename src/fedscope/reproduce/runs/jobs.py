@@ -4,7 +4,6 @@ A worker whose parent is gone ends at once, so that a killed build leaves no pro
 """
 
 import multiprocessing
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -16,6 +15,7 @@ from typing import Any
 import torch
 
 from fedscope.errors import UserError
+from fedscope.parent import end_with_parent
 from fedscope.process import set_up
 
 Log = Callable[[str], None]
@@ -73,15 +73,8 @@ _lines: SimpleQueue[str | None] | None = None  # of a worker process
 def _begin(lines: "SimpleQueue[str | None]", device: str, threads: int) -> None:
     global _lines
     _lines = lines
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     set_up(torch.device(device), threads)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent:
-        parent.join()
-        os._exit(1)
 
 
 def _attempt(job: Job, say: Log | None = None) -> str | None:
