@@ -5,7 +5,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedscope.checkpoints.file.fields import later
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
 from fedscope.records.influence import Influence
@@ -26,7 +25,7 @@ class Checkpoint(Plain):
     round: Count | None = None  # rounds completed when the weights were taken [rounds]
     client: Count | None = None  # number of the client; None: a global model
     # local steps that the client had made; None: all of its round
-    step: Count | None = later(None)
+    step: Count | None = Field(None, exclude_if=lambda step: step is None)
     average: str | None = None  # which of the global models: ``cld``, ``sel``, ``all`` or ``sent``
 
     @property
