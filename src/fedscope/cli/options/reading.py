@@ -2,110 +2,62 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.choices import (
-    BatchNormMode,
-    Holding,
-    OperatorName,
-    Pairs,
-    ProductsName,
-    Reading,
-    ReadingName,
-    Weights,
-)
 from fedscope.errors import UserError
-from fedscope.workflows.requests import LISTED, CrossClientRequest, Engine, Request, Resampling
+from fedscope.workflows.requests import LISTED, CrossClientRequest, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
 
+RESAMPLING = ("product_batches", "augment", "resample")
+CROSSING = {
+    "client_weights": "weights", "client_data": "data", "pairs": "pairs", "client_probes": "probes",
+    "client_rtol": "rtol", "client_max_probes": "max_probes", "aim": "aim", "overlap": "overlap",
+}  # fmt: skip
+"""Options of how clients are compared, each with its field of :class:`CrossClientRequest`."""
 
-def request_of(
-    targets: Targets,
-    drawn: str | None = None,
-    *,
-    top_k: int,
-    both_ends: bool,
-    layers: bool,
-    blocks: bool,
-    preconditioned: bool,
-    tol: float,
-    probes: int | None,
-    trace_rtol: float,
-    density: bool,
-    influence: int | None,
-    clients: bool,
-    client_weights: Weights | None,
-    client_data: Holding | None,
-    pairs: Pairs | None,
-    client_probes: int | None,
-    client_rtol: float,
-    client_max_probes: int,
-    aim: Reading,
-    overlap: int | None,
-    reading: ReadingName,
-    product_batches: str | None,
-    augment: bool | None,
-    resample: bool | None,
-    engine: Engine,
-    operator: OperatorName,
-    products: ProductsName,
-    parameters: tuple[str, ...],
-    bn: BatchNormMode,
-) -> Request:
-    """Return what the options of `fedscope hessian` ask for; ``drawn`` is the kind of figure, if any.
+
+def request_of(targets: Targets, drawn: str | None = None, **options: Any) -> Request:
+    """Return what the options of `fedscope hessian` ask for.
+
+    Args:
+        targets: the checkpoints and samples.
+        drawn: the kind of figure, if any.
+        **options: those of :data:`RESAMPLING` and :data:`CROSSING`; the others are fields of the request.
 
     Raises:
         UserError: an option of reading ``code`` with the other, or a malformed number.
     """
-    if reading != "code" and (augment, resample, product_batches) != (None, None, None):
+    resampling = {name: options.pop(name) for name in RESAMPLING}
+    crossing = {field: options.pop(name) for name, field in CROSSING.items()}
+    if options["reading"] != "code" and any(value is not None for value in resampling.values()):
         raise UserError(
             "a product on other samples each time is what the published code does, not the paper; drop "
             "--product-batches, --augment and --resample, or add --reading code"
         )
-    return Request(
-        top_k=top_k,
-        both_ends=both_ends,
-        layers=layers,
-        blocks=blocks,
-        preconditioned=preconditioned,
-        tol=tol,
-        probes=probes,
-        trace_rtol=trace_rtol,
-        density=density or drawn == "density",
-        influence=influence or (LISTED if drawn == "influence" else None),
-        clients=clients or drawn == "clients",
-        cross_client=CrossClientRequest(
-            weights=client_weights,
-            data=client_data,
-            pairs=pairs,
-            probes=client_probes,
-            rtol=client_rtol,
-            max_probes=client_max_probes,
-            aim=aim,
-            overlap=overlap,
-        ),
-        reading=reading,
-        resampling=_resampling(targets, product_batches, augment=augment, resample=resample),
-        engine=engine,
-        operator=operator,
-        products=products,
-        parameters=parameters,
-        bn=bn,
+    request = Request(
+        cross_client=CrossClientRequest(**crossing), resampling=_resampling(targets, **resampling), **options
+    )
+    return replace(
+        request,
+        density=request.density or drawn == "density",
+        influence=request.influence or (LISTED if drawn == "influence" else None),
+        clients=request.clients or drawn == "clients",
     )
 
 
 def _resampling(
-    targets: Targets, batches: str | None, *, augment: bool | None, resample: bool | None
+    targets: Targets, *, product_batches: str | None, augment: bool | None, resample: bool | None
 ) -> Resampling:
     """Return which samples a product sees; defaults of the shared options become those of the scripts."""
     chosen = Resampling(augment=augment is not False, resample=resample is not False)
-    if batches:
-        if batches != "all" and not (batches.isdecimal() and int(batches)):
-            raise UserError(f"--product-batches takes a number from 1 up, or all, not {batches!r}")
-        chosen = replace(chosen, batches=None if batches == "all" else int(batches))
+    if product_batches:
+        if product_batches != "all" and not (product_batches.isdecimal() and int(product_batches)):
+            raise UserError(f"--product-batches takes a number from 1 up, or all, not {product_batches!r}")
+        chosen = replace(chosen, batches=None if product_batches == "all" else int(product_batches))
     if isinstance(targets.samples, int):
         chosen = replace(chosen, samples=targets.samples)
     source = click.get_current_context().get_parameter_source
