@@ -3,24 +3,19 @@
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
 from fedscope.figures import style
+from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
 from fedscope.figures.clients.panels import NOTE_LINE, TITLE_LINE, TOP, lacking
-from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.labels import label
 from fedscope.records.clients import ClientsRecord
 
-Grid = NDArray[np.float64]
-LARGEST, SMALLEST = 6.0, 4.5  # numbers in the cells, in points
+SMALLEST = 4.5  # numbers in the cells, in points
 MOST_NAMED = 20
 
 # inches
@@ -131,33 +126,11 @@ def _draw(
     page: Page, grid: Grid, names: Sequence[str], norm: Normalize, *, left: float, top: float, side: float
 ) -> None:
     axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
-    count = len(grid)
     shown = grid.copy()
     np.fill_diagonal(shown, np.nan)
-    colormap = style.loss_colormap()
-    edges = np.arange(count + 1) - 0.5
-    axes.pcolormesh(
-        edges, edges, np.ma.masked_invalid(shown), cmap=colormap, norm=norm, edgecolors="face", linewidth=0.1
-    )
-    for i in range(count):
-        axes.plot([i - 0.5, i + 0.5], [i - 0.5, i + 0.5], color="0.7", linewidth=0.4, zorder=1)
-    axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
-    every = -(-count // MOST_NAMED)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(range(0, count, every), list(names[::every]))
-        axis.set_tick_params(length=0)
-    texts = {
-        (i, j): format_value(shown[i, j], digits=2)
-        for i, j in zip(*np.nonzero(np.isfinite(shown)), strict=True)
-    }
-    widest = max((text_size(text, LARGEST)[0] for text in texts.values()), default=0.0)
-    size = min(LARGEST, 0.88 * side * POINTS / count / widest * LARGEST) if widest else 0.0
-    for (i, j), text in texts.items() if size >= SMALLEST else ():
-        ink = style.ink_on(colormap(norm(shown[i, j])))
-        axes.text(j, i, text, fontsize=size, color=ink, ha="center", va="center_baseline")
-    bar_box = page.box(left=left, top=top + side + BOTTOM, width=side, height=BAR)
-    bar = page.figure.colorbar(
-        ScalarMappable(norm, colormap), cax=page.figure.add_axes(bar_box), orientation="horizontal",
-        ticks=MaxNLocator(4), format=lambda value, _: format_value(value),
+    draw_client_matrix(
+        axes, shown, norm, names, most_named=MOST_NAMED, room=0.88 * side * POINTS / len(grid),
+        smallest=SMALLEST,
     )  # fmt: skip
-    bar.outline.set_linewidth(0.4)
+    bar_box = page.box(left=left, top=top + side + BOTTOM, width=side, height=BAR)
+    draw_color_bar(page.figure, page.figure.add_axes(bar_box), norm)

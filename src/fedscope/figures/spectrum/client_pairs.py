@@ -4,19 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.color_scale import format_value
+from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.label_placement import text_size
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Symbol
@@ -25,7 +22,7 @@ from fedscope.statistics.resolution import UNRESOLVED
 MOST_CHECKPOINTS = 6
 MOST_NAMED = 14  # clients that get a tick each
 TYPESET: Mapping[Symbol, str] = {"H_N": "$H_N$", "H_D": "$H_D$"}
-SMALLEST, LARGEST = 5.5, 6.0  # numbers in the cells, in points
+SMALLEST = 5.5  # numbers in the cells, in points
 
 HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes nothing"
 
@@ -33,8 +30,6 @@ HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes
 LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34
 GAP, BAR, BAR_LABELS = 0.25, 0.07, 0.32
 TITLE_LINE, SMALL_LINE, UNDER_HEADER = 0.15, 0.115, 0.04
-
-Grid = NDArray[np.float64]
 
 
 def client_matrix_figure(
@@ -79,7 +74,7 @@ def client_matrix_figure(
                 box = page.box(left=left, top=top + header, width=side, height=side)
                 _draw(page.figure.add_axes(box), grid, norm, crossings[row].client_numbers, side)
             box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
-            _draw_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
+            draw_color_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
         for row, label in enumerate(labels):
             (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
             page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,
@@ -122,50 +117,14 @@ def _norm(grids: Sequence[Grid], symbol: str) -> Normalize:
 
 
 def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side: float) -> None:
-    count = len(grid)
-    axes.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), xlabel="client", ylabel="client")
     for row, column in zip(*np.nonzero(_unresolved(grid)), strict=True):
         axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **style.HATCHED))
-    edges = np.arange(count + 1) - 0.5
-    colormap = style.loss_colormap()
-    axes.pcolormesh(
-        edges, edges, np.ma.masked_invalid(grid), cmap=colormap, norm=norm, edgecolors="face", linewidth=0.1
-    )
-    for i in range(count):
-        axes.plot([i - 0.5, i + 0.5], [i - 0.5, i + 0.5], color="0.7", linewidth=0.4, zorder=1)
-    _write_values(axes, grid, norm, side * POINTS / count)
-    every = -(-count // MOST_NAMED)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(range(0, count, every), [str(number) for number in clients[::every]])
-        axis.set_tick_params(length=0)
+    draw_client_matrix(
+        axes, grid, norm, [*map(str, clients)], most_named=MOST_NAMED,
+        room=0.9 * (side * POINTS / len(grid)), smallest=SMALLEST,
+    )  # fmt: skip
 
 
 def _unresolved(grid: Grid) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = ~np.isfinite(grid) & ~np.eye(len(grid), dtype=bool)
     return found
-
-
-def _write_values(axes: Axes, grid: Grid, norm: Normalize, cell: float) -> None:
-    """Write the values into cells of ``cell`` points, in the largest size at which all of them fit."""
-    texts = {
-        (row, column): format_value(grid[row, column], digits=2)
-        for row, column in zip(*np.nonzero(np.isfinite(grid)), strict=True)
-    }
-    widest = max((text_size(text, LARGEST)[0] for text in texts.values()), default=0.0)
-    size = min(LARGEST, 0.9 * cell / widest * LARGEST) if widest else 0.0
-    if size < SMALLEST:
-        return
-    for (row, column), text in texts.items():
-        ink = style.ink_on(style.loss_colormap()(norm(grid[row, column])))
-        axes.text(column, row, text, fontsize=size, color=ink, ha="center", va="center_baseline")
-
-
-def _draw_bar(figure: Figure, axes: Axes, norm: Normalize, symbol: str) -> None:
-    bar = figure.colorbar(
-        ScalarMappable(norm, style.loss_colormap()), cax=axes, orientation="horizontal",
-        ticks=LogLocator(subs=(1, 2, 5), numticks=5) if isinstance(norm, LogNorm) else MaxNLocator(4),
-        format=lambda value, _: format_value(value),
-    )  # fmt: skip
-    bar.set_label(f"{symbol}{' (log scale)' if isinstance(norm, LogNorm) else ''}")
-    bar.minorticks_off()
-    bar.outline.set_linewidth(0.4)
