@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.inch_layout import Page, wrapped
+from fedscope.figures.spectrum.legend_above import page_with_legend
 from fedscope.records.entries import density_entry, finite
 from fedscope.records.hessian import Density
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from fedscope.landscape.spectral import results
 
 MOST_DECADES = 10.0
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.46, 0.1, 0.06, 0.36
-AXES_HEIGHT = 1.9
-LEGEND_LINE = 0.112
+LEFT = 0.46  # inches
 
 Values = NDArray[np.float64]
 
@@ -59,19 +56,8 @@ def density_figure(
         one if isinstance(one, Density) else Density.read(finite(density_entry(one))) for one in densities
     ]
     labels = labels or [f"spectrum {number}" for number in range(1, len(shown) + 1)]
-    notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
-    legend = LEGEND_LINE * (len(shown) + len(notes)) + 0.05
-    with style.paper_style():
-        page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
-        box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
-        page.write_notes(notes, top=TOP, step=LEGEND_LINE)
-        axes = page.figure.add_axes(box)
-        draw_densities(axes, shown, labels, lambda_max=lambda_max, x_scale=x_scale)
-        # the legend stands above the axes, where no curve can run into it
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
-        )
-    return page.figure
+    draw = partial(draw_densities, densities=shown, labels=labels, lambda_max=lambda_max, x_scale=x_scale)
+    return page_with_legend(draw, entries=len(shown), caption=caption, left=LEFT, width=width)
 
 
 def draw_densities(

@@ -1,6 +1,7 @@
 """The leading eigenvalues of several checkpoints against their index, as in Mendieta et al. 2022."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,17 +11,14 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
-from fedscope.figures.inch_layout import Page, wrapped
 from fedscope.figures.intervals import reach
+from fedscope.figures.spectrum.legend_above import page_with_legend
 from fedscope.records.estimates import Eigenvalue
 
 MOST_CURVES = 10
 MOST_BARS = 30  # eigenvalues that get an error bar each; more have a band
 LOG_FROM = 10.0  # ratio of the largest to the smallest eigenvalue from which the axis is logarithmic
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.1, 0.06, 0.36
-AXES_HEIGHT, LEGEND_LINE = 1.9, 0.112
+LEFT = 0.5  # inches
 APART = 0.07  # of neighbouring spectra's bars at most, in steps of the index
 
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -51,18 +49,8 @@ def eigenvalue_figure(
     """
     if not 1 <= len(spectra) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} spectra, not {len(spectra)}: make several")
-    with style.paper_style():
-        notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
-        legend = LEGEND_LINE * (len(spectra) + len(notes)) + 0.05
-        page = Page(width=width, height=TOP + legend + AXES_HEIGHT + BOTTOM)
-        box = page.box(left=LEFT, top=TOP + legend, width=width - LEFT - RIGHT, height=AXES_HEIGHT)
-        page.write_notes(notes, top=TOP, step=LEGEND_LINE)
-        axes = page.figure.add_axes(box)
-        draw_eigenvalues(axes, spectra, labels, smallest=smallest)
-        axes.legend(
-            loc="lower left", bbox_to_anchor=(0, 1.01), borderaxespad=0, labelspacing=0.25, handlelength=3
-        )
-    return page.figure
+    draw = partial(draw_eigenvalues, spectra=spectra, labels=labels, smallest=smallest)
+    return page_with_legend(draw, entries=len(spectra), caption=caption, left=LEFT, width=width)
 
 
 def draw_eigenvalues(
