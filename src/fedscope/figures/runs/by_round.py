@@ -10,7 +10,7 @@ from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
 from fedscope.figures.runs.lines import Line, Panel
 from fedscope.records.round_quantities import QUANTITIES, Family, Quantity
-from fedscope.records.run_curves import CURVATURE, Pick, RunCurves, curvature_rounds, most_rounds
+from fedscope.records.run_curves import CURVATURE, Curvature, Pick, RunCurves, curvature_rounds, most_rounds
 from fedscope.records.stability import stable_under
 
 Unit = Callable[[RunCurves, int], float]
@@ -50,13 +50,11 @@ def _server_line(group: Group) -> Line | None:
         most_rounds([one for one in record.curvature if one.preconditioned], record.at.average)[1]
         for record in group.records
     ]
-    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+    shared = _shared_rounds(measured)
     if len(shared) < 2:
         return None
     chosen = [[one.preconditioned for one in rounds if one.round in shared] for rounds in measured]
-    values = np.array([[(one.value, one.stderr) for one in row if one] for row in chosen])
-    error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
-    return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
+    return _mean_line(group, shared, [[(one.value, one.stderr) for one in row if one] for row in chosen])
 
 
 def _stable(record: RunCurves, round: int) -> float:
@@ -94,15 +92,28 @@ def _curvature_panel(found: Sequence[Group], name: str, pick: Pick, of: Unit = l
 def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
     """Return a quantity by round, in units of ``of`` the run and the round."""
     measured = [curvature_rounds(record)[1] for record in group.records]
-    shared = sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+    shared = _shared_rounds(measured)
     rows = []
     for record, rounds in zip(group.records, measured, strict=True):
         units = [of(record, round) for round in shared]
         chosen = [pick(one) for one in rounds if one.round in shared]
         rows.append([(one.value / u, one.stderr / u) for one, u in zip(chosen, units, strict=True)])
+    return _mean_line(group, shared, rows)
+
+
+def _shared_rounds(measured: Sequence[Sequence[Curvature]]) -> list[int]:
+    """Return the rounds that all runs were measured in."""
+    return sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
+
+
+def _mean_line(group: Group, rounds: Sequence[int], rows: Sequence[Sequence[tuple[float, float]]]) -> Line:
+    """Return the mean over the runs of values with their standard errors, a row of each run.
+
+    The band is the spread over the runs, of one run its own errors.
+    """
     values = np.array(rows)
-    error = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
-    return Line(group.name, np.array(shared, float), values[..., 0].mean(0), error, family=group.family)
+    band = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
+    return Line(group.name, np.array(rounds, float), values[..., 0].mean(0), band, family=group.family)
 
 
 def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figure:
