@@ -71,9 +71,7 @@ def _panel(axes: Axes, series: Sequence[Dots], methods: Sequence[str], *, named:
     axes.xaxis.set_major_locator(MaxNLocator(3))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axes.margins(x=0.1)
-    axes.grid()
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    style.draw_grid(axes)
 
 
 def _look(index: int) -> dict[str, Any]:

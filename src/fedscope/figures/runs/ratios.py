@@ -20,7 +20,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import text_size
-from fedscope.figures.text.labels import family
+from fedscope.figures.runs.family_colors import colors_by_family
 
 MARKER = 3.2  # diameter in points
 MOST_TICKS = 20
@@ -60,9 +60,7 @@ def ratios_figure(
         raise UserError("there is no ratio to draw")
     quantities = list(rows[0].ratios)
     methods = list(rows[0].ratios[quantities[0]])
-    bases = [family(method, methods) or method for method in methods]
-    colors = dict(zip(dict.fromkeys(bases), style.method_colors(len(set(bases))), strict=True))
-    looks = {m: (colors[base], m != base) for m, base in zip(methods, bases, strict=True)}
+    looks = {name: (color, name != base) for name, (base, color) in colors_by_family(methods).items()}
     limits = _limits(rows)
     names = [text_size(style.typeset(row.name), style.SMALL_SIZE)[0] for row in rows]
     indent = max(names) / POINTS + PAD

@@ -121,7 +121,7 @@ def _along(axes: Axes, records: Sequence[SharpnessRecord], name: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
-    _frame(axes)
+    style.draw_grid(axes)
 
 
 def _scatter(axes: Axes, found: CorrelationRecord, name: str) -> None:
@@ -180,13 +180,7 @@ def _dress(axes: Axes, values: Sequence[float]) -> None:
         axes.xaxis.set_major_locator(MaxNLocator(3))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
     axes.margins(x=0.12)
-    _frame(axes)
-
-
-def _frame(axes: Axes) -> None:
-    axes.grid()
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    style.draw_grid(axes)
 
 
 def _keys(names: Sequence[str]) -> list[Line2D]:

@@ -18,7 +18,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import Points, place, samples, text_size
-from fedscope.figures.text.labels import family
+from fedscope.figures.runs.family_colors import colors_by_family
 
 MOST_POINTS = 24
 MARKER = 5.0  # diameter in points
@@ -96,16 +96,14 @@ def tradeoff_figure(
 
 
 def _marks(points: Sequence[Point]) -> list[_Mark]:
-    names = [point.name for point in points]
-    bases = [family(name, names) or name for name in names]
-    colors = dict(zip(dict.fromkeys(bases), style.method_colors(len(set(bases))), strict=True))
-    added = {name[len(base) :] for name, base in zip(names, bases, strict=True)} - {""}
+    colors = colors_by_family([point.name for point in points])
+    added = {name[len(base) :] for name, (base, _) in colors.items()} - {""}
     return [
         _Mark(
-            **vars(point), base=base, color=colors[base], filled=point.name != base or not added,
+            **vars(point), base=base, color=color, filled=point.name != base or not added,
             label=point.name if point.name == base else (len(added) > 1) * point.name[len(base) :],
         )
-        for point, base in zip(points, bases, strict=True)
+        for point in points for base, color in [colors[point.name]]
     ]  # fmt: skip
 
 
@@ -146,9 +144,7 @@ def _draw(axes: Axes, marks: Sequence[_Mark], quantity: str, size: tuple[float, 
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5))
         axis.set_major_formatter(lambda value, _: format_value(value))
-    axes.grid()
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    style.draw_grid(axes)
 
 
 def _limits(axes: Axes, at: Points, errors: Points) -> None:
