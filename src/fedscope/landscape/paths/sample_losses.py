@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.landscape.loss.batches import Batches, Data
-from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
 from fedscope.landscape.loss.checks import check_repeats
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.recalibrated import Recalibrated
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.surfaces.fused_forward import Forward
@@ -52,7 +52,7 @@ class SampleLosses:
         samples = Batches.of(batches)
         self._loss = FlatLoss(model, loss_fn, samples, bn="eval" if bn == "recalibrate" else bn)
         self._moving = bn == "eval"
-        self._recalibrated = frozen_copy(model, batches=self._loss.batches) if everywhere else None
+        self._recalibrated = Recalibrated(model, self._loss) if everywhere else None
         self._forward = Forward(model, self._loss)
         check_repeats(self._forward.sample)
         check_loss(self._loss)
@@ -109,13 +109,7 @@ class SampleLosses:
     def _statistics(self, at: Tensor) -> dict[str, Tensor] | None:
         if self._recalibrated is not None:
             self.passes += 1
-            own = dict(self._recalibrated.named_parameters())
-            for name, piece in zip(self._loss.names, self._loss.split(at[: self.space.n]), strict=True):
-                own[name].copy_(piece)
-            with self._loss.exact():
-                recalibrate(self._recalibrated, self._loss.batches)
-            buffers = dict(self._recalibrated.named_buffers())
-            return {name: buffers[name] for name in (*self.space.means, *self.space.variances)}
+            return self._recalibrated(at[: self.space.n])
         if self._moving and len(at) > self.space.n:
             return self.space.statistics(at)
         return None

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.batchnorm import frozen_copy, recalibrate
 from fedscope.landscape.loss.checks import check_repeats
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.recalibrated import Recalibrated
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
@@ -76,7 +76,7 @@ class Points:
         self._origin, self._vectors = _fitting(directions, self._loss, self._space, model)
         self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"
         self._fixed = len(self._origin) > self._space.n and bn == "eval" and not self._moving
-        self._recalibrated = frozen_copy(model, batches=self._loss.batches) if everywhere else None
+        self._recalibrated = Recalibrated(model, self._loss) if everywhere else None
         self.statistics = (
             "of the batch" if bn == "batch"
             else "moved" if self._moving
@@ -130,13 +130,7 @@ class Points:
 
     def _statistics_at(self, at: Tensor) -> Mapping[str, Tensor] | None:
         if self._recalibrated is not None:
-            own = dict(self._recalibrated.named_parameters())
-            for name, piece in zip(self._loss.names, self._loss.split(at[: self._space.n]), strict=True):
-                own[name].copy_(piece)
-            with self._loss.exact():
-                recalibrate(self._recalibrated, self._loss.batches)
-            buffers = dict(self._recalibrated.named_buffers())
-            return {name: buffers[name] for name in (*self._space.means, *self._space.variances)}
+            return self._recalibrated(at[: self._space.n])
         if self._moving or self._fixed:
             return self._space.statistics(at)
         return None
