@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
 from fedscope.records.hessian import HessianRecord, Trace
 from fedscope.records.numbers import or_null
+from fedscope.records.sharpness import SharpnessRecord
 from fedscope.statistics.families import holm
 from fedscope.statistics.intervals import (
     bias_range,
@@ -41,6 +42,8 @@ from fedscope.statistics.intervals import (
 
 LEVEL = 0.95
 EXACT = (0.0, math.inf)  # an error of 0, of no finite number of degrees of freedom
+
+Measured = TypeVar("Measured", HessianRecord, SharpnessRecord)
 
 
 @dataclass(frozen=True)
@@ -134,33 +137,43 @@ def differences_to_first(records: Sequence[HessianRecord]) -> list[list[Differen
 
 def compared(records: Sequence[HessianRecord]) -> list[HessianRecord]:
     """Return the records, each after the first with its ``differences`` to the first, where there are any."""
-    rows = judged([_comparable(records[0], other) for other in records[1:]])
-    pairs = zip(records[1:], rows, strict=True)
-    return [*records[:1], *(_with(other, row, records[0]) if row else other for other, row in pairs)]
+    return with_differences(records, differences)
 
 
-def _comparable(reference: HessianRecord, other: HessianRecord) -> list[Difference]:
-    try:
-        return differences(reference, other)
-    except UserError:
-        return []
+def with_differences(
+    records: Sequence[Measured], of: Callable[[Measured, Measured], list[Difference]]
+) -> list[Measured]:
+    """Return :func:`compared` for records of one kind, whose differences are ``of`` two of them.
+
+    A record has none where ``of`` raises a :class:`UserError`.
+    """
+
+    def common(other: Measured) -> list[Difference]:
+        try:
+            return of(records[0], other)
+        except UserError:
+            return []
+
+    rows = judged([common(other) for other in records[1:]])
+    found = list(records[:1])
+    for other, row in zip(records[1:], rows, strict=True):
+        entries = [_entry(one, records[0].checkpoint.sha256) for one in row]
+        found.append(other.edited(differences=entries) if entries else other)
+    return found
 
 
-def _with(record: HessianRecord, found: Sequence[Difference], reference: HessianRecord) -> HessianRecord:
-    entries = [
-        {
-            "quantity": one.quantity,
-            "to": reference.checkpoint.sha256,
-            "value": or_null(one.value),
-            "stderr": or_null(one.stderr),
-            "interval": None if math.isnan(one.interval[0]) else list(one.interval),
-            "p": or_null(one.p),
-            "joint_p": or_null(math.nan if one.joint is None else one.joint),
-            "verdict": one.verdict,
-        }
-        for one in found
-    ]
-    return record.edited(differences=entries)
+def _entry(one: Difference, reference: str) -> dict[str, object]:
+    low, high = one.interval
+    return {
+        "quantity": one.quantity,
+        "to": reference,
+        "value": or_null(one.value),
+        "stderr": or_null(one.stderr),
+        "interval": None if math.isnan(low) else [low, high],
+        "p": or_null(one.p),
+        "joint_p": or_null(math.nan if one.joint is None else one.joint),
+        "verdict": one.verdict,
+    }
 
 
 def is_sharpness(difference: Difference) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from fedscope.choices import Against
 from fedscope.errors import UserError
-from fedscope.records.differences import EXACT, Difference, judged, probes_error
+from fedscope.records.differences import EXACT, Difference, probes_error, with_differences
 from fedscope.records.numbers import or_null
 from fedscope.records.sharpness import (
     CORRELATION_SCHEMA,
@@ -62,33 +62,7 @@ def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
 
 def compared(records: Sequence[SharpnessRecord]) -> list[SharpnessRecord]:
     """Return the records, each after the first with its ``differences`` to it, judged together by Holm."""
-    rows = judged([_comparable(records[0], other) for other in records[1:]])
-    found = list(records[:1])
-    for other, row in zip(records[1:], rows, strict=True):
-        entries = [_entry(one, records[0]) for one in row]
-        found.append(other.edited(differences=entries) if entries else other)
-    return found
-
-
-def _comparable(reference: SharpnessRecord, other: SharpnessRecord) -> list[Difference]:
-    try:
-        return differences(reference, other)
-    except UserError:
-        return []
-
-
-def _entry(one: Difference, reference: SharpnessRecord) -> dict[str, object]:
-    low, high = one.interval
-    return {
-        "quantity": one.quantity,
-        "to": reference.checkpoint.sha256,
-        "value": or_null(one.value),
-        "stderr": or_null(one.stderr),
-        "interval": None if math.isnan(low) else [low, high],
-        "p": or_null(one.p),
-        "joint_p": or_null(math.nan if one.joint is None else one.joint),
-        "verdict": one.verdict,
-    }
+    return with_differences(records, differences)
 
 
 def correlated(records: Sequence[SharpnessRecord], against: Against) -> CorrelationRecord:
