@@ -1,6 +1,6 @@
 """`fedscope clients`: where the clients of a round part from each other and from the global model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -31,6 +31,7 @@ from fedscope.workflows.sources.rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
+    from fedscope.figures.text.tables import Table
     from fedscope.records.clients import ClientsRecord
 
 Kind = ClientsKind | RoundsKind
@@ -156,18 +157,18 @@ def _check_shown(kind: Kind, parts: Sequence[Measure], path: Path, rounds: int, 
 
 def _show(found: "list[ClientsRecord]") -> None:
     for record in found:
-        for table in clients_tables(record):
-            console.print_table(table.title, table.columns, table.rows, table.notes)
-            print()
+        _show_tables(clients_tables(record))
         _note([record], label(record.checkpoint))
 
 
 def _show_rounds(found: "list[ClientsRecord]") -> None:
-    for table in rounds_tables(found):
-        console.print_table(table.title, table.columns, table.rows, table.notes)
-        print()
+    _show_tables(rounds_tables(found))
     for run, records in by_run(found).items():
         _note(records, run)
+
+
+def _show_tables(tables: "Iterable[Table]") -> None:
+    console.show(piece for table in tables for piece in (console.piece(table), ("line", "")))
 
 
 def _note(records: "list[ClientsRecord]", name: str) -> None:

@@ -18,7 +18,6 @@ from fedscope.workflows.sources.rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.figures.text.tables import Table
     from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
 
 Kind = Literal["values", "gap"]
@@ -131,18 +130,14 @@ def _shown(
 ) -> Iterator[console.Piece]:
     from fedscope.figures.text.sharpness import correlation_table, differences_table, sharpness_table
 
-    yield _piece(sharpness_table(records))
+    yield console.piece(sharpness_table(records))
     if any(record.reused for record in records):
         yield "note", "as measured before; --recompute measures again"
     correlations = correlation_table(found.correlations, found.against) if found else None
     for table in (differences_table(records), correlations):
         if table:
             yield "line", ""
-            yield _piece(table)
-
-
-def _piece(table: "Table") -> console.Piece:
-    return "table", table.title, table.columns, table.rows, table.notes
+            yield console.piece(table)
 
 
 def _draw(records: Sequence["SharpnessRecord"], found: "CorrelationRecord | None", path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -36,6 +36,9 @@ from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
 from fedscope.workflows.progress import Reporter
+
+if TYPE_CHECKING:
+    from fedscope.figures.text.tables import Table as TextTable
 
 T = TypeVar("T")
 Piece = Sequence[Any]  # of what a command prints, as plain data
@@ -157,6 +160,11 @@ def show(pieces: Iterable[Piece]) -> None:
     for way, *arguments in pieces:
         named = arguments.pop() if isinstance(arguments[-1], dict) else {}
         ways[way](*arguments, **named)
+
+
+def piece(table: "TextTable") -> Piece:
+    """Return a table as a piece of what a command prints."""
+    return "table", table.title, table.columns, table.rows, table.notes
 
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:

@@ -9,7 +9,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import Table, all_rows, hessian_table
+from fedscope.figures.text.tables import all_rows, hessian_table
 from fedscope.records.hessian import HessianRecord
 
 SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient within some 15 %
@@ -17,7 +17,7 @@ SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient wit
 
 def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
-    yield _piece(hessian_table(found))
+    yield console.piece(hessian_table(found))
     for record in found:
         notes = [
             plain_form(record),
@@ -70,7 +70,7 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
                 f"{name}: the largest stable one is to first order in the local rate η, for ηaλ_max far "
                 f"below 1, and here it is {format_estimate(size)} (a: the local steps at unit rate)",
             )
-    yield from map(_piece, influence_tables(record))
+    yield from map(console.piece, influence_tables(record))
     for line in _short_of(record):
         yield "note", f"{name}: {line}"
 
@@ -116,8 +116,4 @@ def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
         yield "note", f"no comparison: {reason}"
         return
     yield "line", ""
-    yield _piece(table)
-
-
-def _piece(table: Table) -> console.Piece:
-    return "table", table.title, table.columns, table.rows, table.notes
+    yield console.piece(table)
