@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fedscope.records.numbers import or_null
+from fedscope.records.numbers import ends_or_null, or_null
 from fedscope.statistics.intervals import effective_number
 from fedscope.statistics.resolution import is_resolved
 
@@ -36,7 +36,7 @@ def eigenvalues(pairs: Eigenpairs) -> list[Record]:
             "bias_data": float(pairs.bias_data[i]),
             "bias_most": or_null(float(pairs.bias_most[i])),
             "dof_data": or_null(float(pairs.dof_data[i])),
-            "interval": _known(pairs.interval(i)),
+            "interval": ends_or_null(pairs.interval(i)),
             "certified": bool(pairs.certified[i]),
             "effective_samples": None if pairs.samples is None else effective_number(pairs.samples[i]),
             "batches": None if pairs.forms is None else pairs.forms[i],
@@ -52,7 +52,7 @@ def trace_entry(total: Trace, *, converged: bool | None) -> Record:
         "value": total.value,
         "stderr_probe": total.stderr_probe,
         "stderr_data": total.stderr_data,
-        "interval": _known(total.population_interval()),
+        "interval": ends_or_null(total.population_interval()),
         "probes": total.probes,
         "deflated": total.deflated,
         "converged": converged,
@@ -82,7 +82,7 @@ def density_entry(density: Density) -> Record:
 def _negative_mass(density: Density) -> Record:
     low, high = density.mass_interval(-density.sigma)
     mass = density.negative_mass
-    ends = _known((1 - high, 1 - low))
+    ends = ends_or_null((1 - high, 1 - low))
     return {
         "below": -density.sigma,
         "value": mass.value,
@@ -119,7 +119,7 @@ def estimate_entry(estimate: Estimate | None) -> Record | None:
     """Return value as estimated, error, 95 % interval cut to the range, and whether it is resolved."""
     if estimate is None:
         return None
-    known = _known(estimate.interval())
+    known = ends_or_null(estimate.interval())
     return {
         "value": estimate.value,
         "stderr": estimate.stderr,
@@ -127,10 +127,6 @@ def estimate_entry(estimate: Estimate | None) -> Record | None:
         "resolved": estimate.resolved,
         "dof": estimate.dof if math.isfinite(estimate.dof) else None,
     }
-
-
-def _known(interval: tuple[float, float]) -> list[float] | None:
-    return list(interval) if all(map(math.isfinite, interval)) else None
 
 
 def finite(record: Record) -> Record:

@@ -61,6 +61,11 @@ def fits(grid: Any, shape: tuple[int, ...]) -> bool:
     return all(isinstance(value, int | float) for value in grid)
 
 
+def ends_or_null(interval: tuple[float, float]) -> list[float] | None:
+    """Return an interval as JSON has it: null where an end is not finite."""
+    return list(interval) if all(map(math.isfinite, interval)) else None
+
+
 def or_null(value: float) -> float | None:
     """Return the number as JSON has it: null where it is not finite."""
     return value if math.isfinite(value) else None

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.hessian import Hessian
@@ -26,7 +25,7 @@ from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_patterns
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.records.entries import Record
-from fedscope.records.numbers import or_null
+from fedscope.records.numbers import ends_or_null, or_null
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.sharpness.request import QUANTITIES, Family, SharpnessRequest
 from fedscope.workflows.sources.problem import Problem
@@ -94,8 +93,8 @@ class Quantities:
             "dof_draws": or_null(found.dof_draws),
             "stderr_data": found.stderr_data,
             "dof_data": or_null(found.dof_data),
-            "interval": _known(found.interval()),
-            "population_interval": _known(found.population_interval()),
+            "interval": ends_or_null(found.interval()),
+            "population_interval": ends_or_null(found.population_interval()),
             "draws": found.draws,
             "batches": found.batches,
             "batch_sizes": self._sizes(name, len(found.batches)),
@@ -190,7 +189,3 @@ def _radius(request: SharpnessRequest, name: str) -> float:
     rho = request.radius(name)
     assert rho is not None
     return rho
-
-
-def _known(ends: tuple[float, float]) -> list[Any] | None:
-    return list(ends) if all(map(math.isfinite, ends)) else None
