@@ -21,6 +21,7 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS, Functi
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, difference, mean_of_batches, total
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.clients import SYMBOLS, amount_entry
@@ -206,9 +207,9 @@ class Measuring:
         }
 
     def _aligned(
-        self, op: object, space: Eigenspace | None, update: Tensor, samples: str, progress: Progress
+        self, op: Operator, space: Eigenspace | None, update: Tensor, samples: str, progress: Progress
     ) -> Alignment:
-        found = update_alignment(op, space, update, samples=samples)  # type: ignore[arg-type]
+        found = update_alignment(op, space, update, samples=samples)
         self.products["alignment"] += found.matvecs
         progress(self.products["alignment"], None)
         return found
@@ -268,14 +269,14 @@ class Measuring:
         spaces = [self._space("own", "own", place) for place in range(len(clients))]
         spaces.append(self._space("global", "global", 0))
 
-        def operators() -> Iterator[object]:
+        def operators() -> Iterator[Operator]:
             for client in clients:
                 yield self.cache.operator(self.curvature(client.model, client.batches))
             yield self.cache.operator(self.curvature(problem.model, problem.batches))
 
         known = [space for space in spaces if space]
         with self._part("overlap", "overlap of eigenspaces, products") as progress:
-            found, spent = overlaps(operators(), known)  # type: ignore[arg-type]
+            found, spent = overlaps(operators(), known)
             progress(spent, None)
         self.products["overlap"] += spent
         k, n = known[0].k, known[0].rows.shape[1]
