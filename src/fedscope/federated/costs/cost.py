@@ -73,12 +73,7 @@ def points(method: Method, clients: ClientState) -> list[bool]:
     return asked
 
 
-def gradients(method: Method, clients: ClientState) -> int:
-    """Return how many gradients a step computes: one, or as many as ``gradient_at``."""
-    return len(points(method, clients))
-
-
 def gradients_per_step(method: Method) -> int:
     """Return how many gradients a step of the method computes by default, on any network."""
     clients = ClientState(FlatModel(nn.Linear(1, 1)), method, method.values({}, "paper"), classes=2)
-    return gradients(method, clients)
+    return len(points(method, clients))
