@@ -22,6 +22,7 @@ from fedscope.errors import UserError
 
 RELIEFS, LOG_RELIEFS = 4.0, 1.25
 DECADES = (1.0, 6.0)
+BANDS = 48  # of the filled contours
 SPARED = 5.0  # walls up to this many times the ceiling are not cut
 
 Grid = NDArray[np.float64]
@@ -47,9 +48,9 @@ class Scale:
         """Return the colour normalisation."""
         return (LogNorm if self.log else Normalize)(self.low, self.high)
 
-    def bands(self, count: int = 48) -> Grid:
-        """Return the (count + 1,) boundaries of the filled contours."""
-        return (np.geomspace if self.log else np.linspace)(self.low, self.high, count + 1)
+    def bands(self) -> Grid:
+        """Return the (``BANDS`` + 1,) boundaries of the filled contours."""
+        return (np.geomspace if self.log else np.linspace)(self.low, self.high, BANDS + 1)
 
     def ticks(self, count: int = 6) -> list[float]:
         """Return about ``count`` round values inside the range."""

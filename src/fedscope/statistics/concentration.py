@@ -31,9 +31,9 @@ def ranked(parts: Sequence[float]) -> list[int]:
     return sorted(range(len(parts)), key=lambda i: -parts[i])
 
 
-def top_share(parts: Sequence[float], fraction: float = LARGEST) -> tuple[int, float]:
-    """Return how many parts the largest ``fraction`` of them are, ⌈fraction·N⌉, and their share."""
-    count = math.ceil(round(fraction * len(parts), 9))  # 0.01·700 is 7.000000000000001
+def top_share(parts: Sequence[float]) -> tuple[int, float]:
+    """Return how many parts the largest hundredth of them is, ⌈``LARGEST``·N⌉, and their share."""
+    count = math.ceil(round(LARGEST * len(parts), 9))  # 0.01·700 is 7.000000000000001
     return count, share_of(parts, ranked(parts)[:count])
 
 

@@ -37,7 +37,7 @@ _FEWEST = 20
 
 
 def refined(
-    shape: tuple[int, int], evaluate: Evaluate, tol: float, *, needed: Mask | None = None, seed: int = 0
+    shape: tuple[int, int], evaluate: Evaluate, tol: float, *, needed: Mask | None = None
 ) -> tuple[Mask, float]:
     """Return which points were evaluated, and the largest relative error at the points drawn last.
 
@@ -46,7 +46,6 @@ def refined(
         evaluate: called with new points only.
         tol: relative error of the loss that is aimed at.
         needed: points to evaluate in any case.
-        seed: of the draws.
     """
     levels = hierarchy(shape)
     known, losses = np.zeros(shape, bool), np.full(shape, np.nan)
@@ -60,7 +59,7 @@ def refined(
     look(_at(shape, levels[min(1, len(levels) - 1)]))
     if needed is not None:
         look(needed)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     for draw in count(1):
         for level in range(2, len(levels)):
             look(_doubtful(losses, known, level, tol))

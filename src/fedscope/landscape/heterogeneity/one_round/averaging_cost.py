@@ -27,7 +27,6 @@ from fedscope.landscape.heterogeneity.one_round.paired import Paired, mean_of_ba
 from fedscope.landscape.heterogeneity.one_round.slopes import batch_losses, batch_slopes
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.printing import Printed
 
 
@@ -51,7 +50,6 @@ class AveragingCost(Printed):
 
     shares: tuple[float, ...]  # (K,) p_k
     clients: tuple[Expansion, ...]  # (K,)
-    matvecs: int
 
     @property
     def mean(self) -> Expansion:
@@ -60,9 +58,7 @@ class AveragingCost(Printed):
         return Expansion(*(total(zip(self.shares, column, strict=True)) for column in columns))
 
 
-def expansions(
-    op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: str, progress: Progress | None = None
-) -> tuple[Expansion, ...]:
+def expansions(op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: str) -> tuple[Expansion, ...]:
     """Return the expansion of one loss along K displacements (K, n), at K products.
 
     Args:
@@ -70,7 +66,6 @@ def expansions(
         loss: the loss at the mean; other than that of ``op``, whose graphs stay at one point.
         displacements: δ.
         samples: the name of the set of samples.
-        progress: called when the products are done.
     """
     rows = displacements.to(loss.device)
     points = torch.cat([loss.center[None].double(), loss.center.double() + rows.double()])
@@ -87,12 +82,10 @@ def expansions(
                 mean_of_batches(op, samples, forms / 2, curved),
             )
         )
-    if progress:
-        progress(len(found), len(found))
     return tuple(found)
 
 
-def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion], matvecs: int = 0) -> AveragingCost:
+def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion]) -> AveragingCost:
     """Return the cost of averaging from the clients' expansions.
 
     Raises:
@@ -101,7 +94,7 @@ def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion], matvec
     check_shares(shares)
     if len(shares) != len(clients):
         raise UserError(f"{len(shares)} shares are not of {len(clients)} clients")
-    return AveragingCost(tuple(shares), tuple(clients), matvecs or len(clients))
+    return AveragingCost(tuple(shares), tuple(clients))
 
 
 def mean_model(models: Sequence[nn.Module], shares: Sequence[float]) -> nn.Module:

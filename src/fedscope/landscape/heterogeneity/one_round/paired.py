@@ -100,14 +100,8 @@ class Paired(Printed):
         It is centred at the possible number that is nearest to the value less its bias, and not cut to the
         range.
         """
-        return self._about(combined(self.probe, self.data), self.bias, level)
-
-    def samples_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the interval of the number on these samples: of the probes' error and the bound alone."""
-        return self._about(self.probe, 0.0, level)
-
-    def _about(self, error: Error, bias: float, level: float) -> tuple[float, float]:
-        centre = min(max(self.value - bias, self.low), self.high)
+        error = combined(self.probe, self.data)
+        centre = min(max(self.value - self.bias, self.low), self.high)
         if math.isfinite(self.low) and math.isfinite(self.high):
             low, high = self._squared(centre, *error, level)
         else:
