@@ -298,6 +298,7 @@ def test_options_that_make_no_sense(method: str, given: dict[str, str], message:
         ("fedwmsam", {"weights": "n_k"}, "is trained with --weights uniform"),
         ("fednova", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: a_k"),
         ("scaffold", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
+        ("fedcm+fedsam", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round: Δ_t"),
         ("feddc", {"optimizer_state": "client", "momentum": 0.9}, "with --optimizer-state round"),
         ("scaffold", {"optimizer": "adam"}, "--optimizer sgd, or --set scaffold.option=I: its control"),
         ("feddc+man", {"optimizer": "adamw"}, "with --optimizer sgd: its control variates are mean"),
@@ -505,6 +506,33 @@ def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
         assert sum(r is None for r in rows) < 3
         mean = torch.stack(found).double().mean(0)
         torch.testing.assert_close(memory.server(3)[theirs], mean, rtol=0, atol=1e-6)
+
+
+def _memory(run: Run, method: str, round: int) -> Memory:
+    held = len(METHODS[method].memory)
+    return Memory.after(run.folder / "state", 2410 * held, round)
+
+
+def test_fedmoswas_c_goes_to_the_mean_of_those_that_took_part(tmp_path: Path) -> None:
+    settings = settings_of("fedmoswa", partition="iid", clients=5, participation=0.6)
+    runs = [
+        trained(tmp_path, settings.model_copy(update={"rounds": rounds}), name=f"r{rounds}")
+        for rounds in (2, 3)
+    ]
+    before, after = (_memory(run, "fedmoswa", rounds) for run, rounds in zip(runs, (2, 3), strict=True))
+    rows = [after.recall(client) for client in runs[1].metrics()[-1].clients or ()]
+    mean = torch.stack([row for row in rows if row is not None]).double().mean(0)
+    assert len(rows) == 3
+    wanted = 0.6 * before.server(2)["scaffold.c"] + 0.4 * mean
+    torch.testing.assert_close(after.server(3)["scaffold.c"], wanted, rtol=0, atol=1e-6)
+
+
+def test_a_mean_gradient_is_one_whatever_the_local_rate_is(tmp_path: Path) -> None:
+    """With all clients FedWMSAM's momentum after a round is its c; under FedSWA's falling rate, too."""
+    for name in ("fedwmsam", "fedwmsam+fedswa"):
+        settings = settings_of(name, clients=4, participation=1.0, partition="dirichlet_equal", rounds=1)
+        server = _memory(trained(tmp_path, settings, name=name), "fedwmsam", 1).server(1)
+        torch.testing.assert_close(server["wm.momentum"], server["wm.c"], rtol=1e-4, atol=1e-6)
 
 
 def test_published_scaffold_gives_every_client_as_many_steps(tmp_path: Path) -> None:

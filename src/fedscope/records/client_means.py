@@ -27,7 +27,11 @@ def cost(record: ClientsRecord, *, side: Side, term: Term) -> Amount | None:
 
 
 def drift(record: ClientsRecord) -> Estimate | None:
-    """Return Σ p_k ‖w_k − w̄‖² [w²], without an error; of updates from the round's result alone."""
+    """Return Σ p_k ‖w_k − θ‖² [w²], θ the round's result, without an error; of updates from it alone.
+
+    Where θ is the mean of the uploads, that is their spread; where a server rule goes beyond the mean or an
+    average is kept, it has the way from the mean to θ in it.
+    """
     found = record.alignment
     if found is None or found.anchor != "global":
         return None

@@ -10,7 +10,6 @@ for all K.
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -142,11 +141,6 @@ class LocalTrainer:
         counted = self.mean_samples if equal and equal(self.options) else samples
         return settings.round_steps(counted, work)
 
-    def _mean_rate(self, total: int) -> float:
-        """Return the mean over the ``total`` local steps of the factor of η_t."""
-        rate = self.method.local_rate
-        return fmean(rate(step / total, self.options) for step in range(total)) if rate else 1.0
-
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
         """Recalibrate as the method says; return the training accuracy of the one client, NaN where not."""
         chosen = self.method.recalibration(self.options) if self.method.recalibration else "off"
@@ -183,7 +177,7 @@ class LocalTrainer:
             weight=settings.weight(samples),
             steps=steps,
             nominal_steps=settings.round_steps(self.mean_samples),
-            lr=lr * self._mean_rate(steps),
+            lr=lr * self.method.mean_rate(self.options, steps),
             initial_lr=self.initial_lr,
             momentum=settings.momentum,
             nesterov=settings.nesterov,

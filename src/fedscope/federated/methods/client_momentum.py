@@ -55,6 +55,7 @@ FEDCM = Method(
     broadcast=("cm.delta",),
     required_settings=(
         Required("optimizer", "sgd", "Δ_t is a mean gradient read off the path of SGD"),
+        Required("optimizer_state", "round", "Δ_t counts momentum from zero in every round"),
         BY_NOMINAL_STEPS,
     ),
 )

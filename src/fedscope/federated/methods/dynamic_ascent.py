@@ -12,7 +12,8 @@ FedGloSS: the server goes uphill before it sends. It keeps θ_t and sends θ_t �
 displacement; clients train with FedDyn's terms around what they received, by FedSAM's steps of length ρ_l (by
 plain ones if it is 0); the rule adds mean displacement and mean h to θ_t. Both radii grow linearly from
 ``gloss.start`` over the first ``gloss.warmup`` rounds. In the authors' terms β = 1/α. Their program divides
-the mean h by the number of participants once more; here it is FedDyn's.
+the mean h by the number of participants once more; here it is FedDyn's. Its server's radius is ρ_l, not ρ,
+from the second round to the last of the warm-up.
 """
 
 from dataclasses import replace

@@ -8,6 +8,7 @@ see is in :mod:`fedscope.federated.record.views`.
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -237,6 +238,11 @@ class Method:
             else option.default
             for name, option in known.items()
         }
+
+    def mean_rate(self, options: Values, steps: int) -> float:
+        """Return the mean over a client's ``steps`` local steps of the factor of η_t."""
+        rate = self.local_rate
+        return fmean(rate(step / steps, options) for step in range(steps)) if rate else 1.0
 
     @property
     def kept_vectors(self) -> tuple[Vector, ...]:

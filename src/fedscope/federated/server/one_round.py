@@ -222,7 +222,8 @@ class Server:
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
             settings.options, sums, weight, round, kept, dispatch.model.named,
-            round_rate(settings, method, round), dispatch.nominal_steps, settings.momentum, settings.nesterov,
+            round_rate(settings, method, round) * method.mean_rate(settings.options, dispatch.nominal_steps),
+            dispatch.nominal_steps, settings.momentum, settings.nesterov,
         )  # fmt: skip
         state: dict[str, Tensor] = {}
         if method.server:
