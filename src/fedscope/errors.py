@@ -1,6 +1,6 @@
 """The one exception that users see, what other programs say in short, and a hint at a mistyped name."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class UserError(Exception):
@@ -28,3 +28,20 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     begun = [one for one in by_lower if name and one.startswith(name.lower())]
     near = get_close_matches(name.lower(), by_lower, n=1) or begun
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def check_keywords(function: Callable[..., object], given: Iterable[str], known: type) -> None:
+    """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any.
+
+    Raises:
+        UserError: there is such a one; which may be meant.
+    """
+    from inspect import signature  # imported at the first call
+
+    further = known.__annotations__
+    for name in given:
+        if name not in further:
+            hint = suggestion(name, [*signature(function).parameters, *further])
+            raise UserError(
+                f"{function.__qualname__} takes no {name!r}{hint or '; help() shows what it takes'}"
+            )

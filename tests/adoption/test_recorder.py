@@ -56,6 +56,11 @@ def test_what_is_registered_passes_the_check_of_runs(tmp_path: Path, clients: An
     )
 
 
+def test_a_misspelt_keyword_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="takes no 'methd'; did you mean 'method'"):
+        recorder(tmp_path, methd="own")
+
+
 def test_scores_may_be_of_numpy_and_torch(tmp_path: Path) -> None:
     record = recorder(tmp_path)
     scores = {"accuracy": np.float32(0.5), "loss": torch.tensor([0.25]), "train_loss": None}

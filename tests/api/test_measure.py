@@ -123,3 +123,20 @@ def test_a_result_prints_shortly_and_is_drawn(registry: Path, tmp_path: Path) ->
     assert (tmp_path / "density.png").stat().st_size > 10_000
     with pytest.raises(UserError, match="clients"):
         found.figure("clients")
+
+
+@pytest.mark.parametrize(
+    ("call", "keyword", "message"),
+    [
+        ("measure", "topk", "measure takes no 'topk'; did you mean 'top_k'"),
+        ("compare", "sampels", "compare takes no 'sampels'; did you mean 'samples'"),
+        ("landscape", "grd", "landscape takes no 'grd'; did you mean 'grid'"),
+        ("clients", "sample", "clients takes no 'sample'; did you mean 'samples'"),
+        ("sharpness", "sample", "sharpness takes no 'sample'; did you mean 'samples'"),
+        ("report", "sample", "report takes no 'sample'; did you mean 'samples'"),
+        ("load", "zzz", r"load takes no 'zzz'; help\(\) shows what it takes"),
+    ],
+)
+def test_a_misspelt_keyword_is_refused(call: str, keyword: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        getattr(fedscope, call)("a", **{keyword: 3})

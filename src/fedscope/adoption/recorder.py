@@ -13,7 +13,7 @@ from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 
 Clients = Literal["none", "last", "all"]
 SCORES = ("accuracy", "loss", "train_loss")
@@ -64,6 +64,7 @@ class Recorder:
     def __init__(
         self, name: str, *, model: str | nn.Module, dataset: str, source: str, **about: Unpack[Federated]
     ) -> None:
+        check_keywords(type(self), about, Federated)
         data_dir, augmentation = about.get("data_dir"), about.get("augmentation")
         self._identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
         self._registry = Registry(Path(about.get("registry", "checkpoints")))

@@ -12,7 +12,7 @@ from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import Anchor, BatchNormMode
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.animation import is_film_file, save_film
 from fedscope.figures.clients.by_round import rounds_figure
@@ -132,6 +132,7 @@ def clients(
     Raises:
         UserError: a round's uploads were not kept, or an option is wrong; the message says how to mend it.
     """
+    check_keywords(clients, on, On)
     own = [key for key in ("data", "model", "loss", "split") if key in on]
     named = None if own else names_of(what, on)
     if named is None:

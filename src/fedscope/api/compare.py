@@ -10,7 +10,7 @@ from fedscope.api.measure import Curvature, curvatures_of
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.provenance import made_from
@@ -106,6 +106,7 @@ def compare(
     Raises:
         UserError: fewer than two, or a checkpoint, data or option is wrong.
     """
+    check_keywords(compare, on, On)
     if len(what) < 2:
         raise UserError("a comparison needs two or more checkpoints or networks")
     request = Request(

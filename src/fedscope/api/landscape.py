@@ -12,7 +12,7 @@ from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, DirectionsName, Precision
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.numbers import format_estimate
@@ -103,6 +103,7 @@ def landscape(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
+    check_keywords(landscape, on, On)
     plane = Plane(
         directions=directions, grid=grid, span=span, bn=bn, metrics=tuple(metrics), adaptive=adaptive,
         precision=precision, versions=versions(),

@@ -7,6 +7,7 @@ from torch import nn
 from fedscope.api.shown import Result
 from fedscope.api.sources import On, Weights, found
 from fedscope.choices import BatchNormMode, OperatorName
+from fedscope.errors import check_keywords
 from fedscope.figures.text.tables import Table
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
@@ -72,5 +73,6 @@ def load(what: Weights | None = None, **on: Unpack[On]) -> Checkpoint:
     Raises:
         UserError: the checkpoint, its network or its data cannot be had.
     """
+    check_keywords(load, on, On)
     (problem,) = found(() if what is None else (what,), on).problems
     return Checkpoint(problem)

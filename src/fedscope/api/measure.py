@@ -11,6 +11,7 @@ from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import Found, On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, OperatorName
+from fedscope.errors import check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.provenance import made_from
@@ -149,6 +150,7 @@ def measure(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
+    check_keywords(measure, on, On)
     crossing = clients if isinstance(clients, CrossClientRequest) else CrossClientRequest()
     request = Request(
         top_k=top_k,

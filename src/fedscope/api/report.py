@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 from fedscope.api.reporting import reporter
 from fedscope.api.sources import On, Weights, names_of, targets_of
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.storage import write_text
@@ -67,6 +67,7 @@ def report(
     Raises:
         UserError: a checkpoint, data or option is wrong, or an object is given in place of a checkpoint.
     """
+    check_keywords(report, on, On)
     named = names_of(what, on)
     if named is None:
         raise UserError(

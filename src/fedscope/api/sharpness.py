@@ -11,7 +11,7 @@ from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, ReadingName
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_keywords
 from fedscope.figures.runs.sharpness import draw_values, values_figure
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.sharpness import sharpness_table
@@ -98,6 +98,7 @@ def sharpness(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
+    check_keywords(sharpness, on, On)
     request = SharpnessRequest(
         only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
         normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),
