@@ -185,3 +185,16 @@ def test_so_is_what_was_set_by_operation() -> None:
     finally:
         for part, precision in zip(parts, before, strict=True):
             part.fp32_precision = precision
+
+
+def test_a_loss_of_the_original_network_s_weights_is_refused() -> None:
+    model, inputs = nn.Linear(6, 3), torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(8) % 3
+
+    def decayed(outputs: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(outputs, targets) + 0.05 * sum(p.square().sum() for p in model.parameters())
+
+    with pytest.raises(UserError, match=r"outside the network that is measured.*Weight decay"):
+        Hessian(model, decayed, [(inputs, targets)]).gradient()
+    centre = nn.Parameter(torch.zeros(()))
+    Hessian(model, lambda o, t: cross_entropy(o, t) + centre.detach(), [(inputs, targets)]).gradient()

@@ -5,7 +5,7 @@ must be those of a symmetric matrix. What fails is named: the operation and the 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -200,3 +200,25 @@ def _graph(root: Node | None, known: set[Node]) -> set[Node]:
 def slack(dtype: torch.dtype) -> float:
     """Return what passes for rounding in a result of many operations: 7e-5 in float32, 4e-10 in float64."""
     return float(torch.finfo(dtype).eps ** 0.6)
+
+
+def check_closed(loss: Tensor, own: Sequence[Tensor]) -> None:
+    """Refuse a loss of other parameters than the network's, such as the original's: constants to its copy.
+
+    Raises:
+        UserError: its graph leads to such a one.
+    """
+    known, seen, nodes = {id(p) for p in own}, set(), [loss.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, nn.Parameter) and id(leaf) not in known:
+            raise UserError(
+                f"the loss depends on a parameter {tuple(leaf.shape)} outside the network that is "
+                "measured, which would count as a constant; detach() it if that is meant. "
+                "Weight decay, λ/2·‖w‖², adds λ to every eigenvalue: leave it out of the loss"
+            )
+        nodes += [further for further, _ in node.next_functions]

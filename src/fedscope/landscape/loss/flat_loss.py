@@ -14,7 +14,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
-from fedscope.landscape.loss.checks import close, largest, once_differentiable
+from fedscope.landscape.loss.checks import check_closed, close, largest, once_differentiable
 from fedscope.landscape.loss.derivatives import joined, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
@@ -106,6 +106,7 @@ class FlatLoss:
         self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
         self.recomputes_blocks = False
         self._known: dict[int, Tensor] = {}
+        self._is_closed = False  # seen once
         self._sizes: dict[int, float] = {}
         self._prepare(*next(iter(self.batches)))
 
@@ -186,17 +187,19 @@ class FlatLoss:
             self.check_used(loss)
             return joined(pulled((loss,), self.parameters, (torch.ones_like(loss),)))
 
-    @staticmethod
-    def check_used(value: Tensor) -> None:
-        """Refuse a loss, or outputs, without a gradient.
+    def check_used(self, value: Tensor) -> None:
+        """Refuse a loss, or outputs, that do not depend on the parameters, or depend on others.
 
         Raises:
-            UserError: it does not depend on the parameters.
+            UserError: so it is.
         """
         if not value.requires_grad:
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
+        if not self._is_closed:
+            check_closed(value, self.parameters)
+            self._is_closed = True
 
     def outputs(self, inputs: Tree) -> Any:
         """Return the model's outputs on one batch, differentiable in ``parameters``."""
