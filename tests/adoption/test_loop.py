@@ -1,5 +1,6 @@
 """A plain loop whose rounds are registered."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,38 @@ def test_without_a_context_finish_ends_it(tmp_path: Path) -> None:
     register.finish()
     (row,) = Registry(tmp_path).rows()
     assert row["status"] == "finished"
+
+
+def test_a_network_of_one_s_own_keeps_the_names_of_its_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a folder of the run's name lies in the working directory."""
+    with RegisterRounds(
+        "loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path / "runs", method="mine"
+    ) as register:
+        register.round(network(1))
+        register.round(network(2))
+    monkeypatch.chdir(tmp_path)
+    Path("loop").mkdir()
+    Path("mine_of_loop.py").write_text(MINE)
+    command = ["hessian", "loop@1", "loop", "--model", "mine_of_loop:model", "--data", "mine_of_loop:data"]
+    assert call([*command, "--registry", "runs", "--json", "found.json"]) == 0
+    found = [one for one in json.loads(Path("found.json").read_text()) if "problem" in one]
+    weights = [one["checkpoint"] for one in found]
+    about = [(w["run"], w["round"], one["problem"]["method"]) for w, one in zip(weights, found, strict=True)]
+    assert about == [("loop", 1, "mine"), ("loop", 2, "mine")]
+    assert "loop@1" in capsys.readouterr().out
+
+
+MINE = """
+import torch
+from torch import nn
+
+
+def model():
+    return nn.Linear(3, 2)
+
+
+def data():
+    yield torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 2
+"""

@@ -51,7 +51,9 @@ def test_every_cell_is_an_experiment(name: str, scale: str) -> None:
         departures = {text for cell in found for text in cell.use.overridden}
         if one.search:  # tries values for what no source gives, and changes nothing else
             departures = {text for text in departures if " (provisional) → " not in text}
-        assert all(text.startswith(("method: ", "fedfor.alpha", "gloss.warmup")) for text in departures)
+        assert all(
+            text.startswith(("method: ", "fedfor.alpha", "gloss.warmup", "swa.start")) for text in departures
+        )
     else:
         assert one.scale.why
 

@@ -1,6 +1,7 @@
 """The model, loss and batches that are analysed, of a checkpoint or of a user's own model and data."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.file.checkpoint import Checkpoint, content_hash, load_checkpoint
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import (
+    Checkpoint,
+    content_hash,
+    describe_checkpoint,
+    load_checkpoint,
+)
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.fitting import fit
@@ -47,27 +54,30 @@ class Problem:
     info: CheckpointInfo | None  # None for a plain state_dict
     notes: tuple[str, ...] = ()  # what was renamed or left out of another program's file
     rows: Tensor | None = None  # (samples,) of the run's split, or of the user's own data; None: all
+    registered: CheckpointInfo | None = None  # of a registered file whose network or data are the user's own
 
     @property
     def title(self) -> str:
         """Its name in progress and notes: RUN@ROUND, with its client or average; else the file's name."""
-        if self.info is None:
+        info = self.info or self.registered
+        if info is None:
             return self.path.stem
-        if self.info.average == "sent":  # before the round that began with it
-            return f"{self.info.run}@{self.info.round + 1}:anchor"
-        which = f" client {self.info.client}" if self.info.client is not None else ""
-        which += f" step {self.info.step}" if self.info.step else ""
-        return f"{self.info.run}@{self.info.round}{which}"
+        if info.average == "sent":  # before the round that began with it
+            return f"{info.run}@{info.round + 1}:anchor"
+        which = f" client {info.client}" if info.client is not None else ""
+        which += f" step {info.step}" if info.step else ""
+        return f"{info.run}@{info.round}{which}"
 
     @property
     def method(self) -> str | None:
         """The method that trained a registered run, if it is known."""
-        return self.info.settings.method if self.info and self.info.settings.method != UNKNOWN else None
+        info = self.info or self.registered
+        return info.settings.method if info and info.settings.method != UNKNOWN else None
 
     @cached_property
     def checkpoint(self) -> dict[str, object]:
         """Which weights these are, for a result's ``checkpoint`` entry."""
-        return checkpoint_entry(self.path, self.sha256, self.info)
+        return checkpoint_entry(self.path, self.sha256, self.info or self.registered)
 
     @cached_property
     def description(self) -> dict[str, object]:
@@ -176,8 +186,19 @@ def _filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pa
 
 def _own(path: Path, source: Source, data: OwnData) -> Problem:
     model, notes, sha256 = own_network(path, source)
-    problem = Problem(model, data.loss_fn, data.batches, source, path, sha256, None, notes, data.rows)
+    problem = Problem(
+        model, data.loss_fn, data.batches, source, path, sha256, None, notes, data.rows, _description(path)
+    )
     return own_problem(problem)
+
+
+def _description(path: Path) -> CheckpointInfo | None:
+    """Return what a file of a run says of itself; None of a file that lies in no run."""
+    if layout.run_of(path) is None:
+        return None
+    with suppress(UserError):
+        return describe_checkpoint(path)[0]
+    return None
 
 
 def own_problem(problem: Problem) -> Problem:

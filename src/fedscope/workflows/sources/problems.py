@@ -79,9 +79,10 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     Raises:
         UserError: there is no such checkpoint.
     """
-    if targets.model and reference is not None and Path(reference).exists():
-        return Path(reference)
     registry = Registry(targets.registry)
+    if targets.model and reference is not None and Path(reference).exists():
+        of_run = Path(reference).is_dir() and layout.is_run(registry.root / reference)
+        return registry.resolve(reference) if of_run else Path(reference)
     if (
         reference
         and targets.data
