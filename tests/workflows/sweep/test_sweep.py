@@ -79,7 +79,7 @@ def test_patterns_are_runs_of_the_registry(run: Run) -> None:
     found = expand(sweep(checkpoints=["t*y@best"], jobs=jobs), run.root, Path("out"), 1)
     assert [job.words[:2] for job in found] == [("hessian", "tiny@best"), ("clients", "./x.pt")]
     assert found[1].name == "k/x.pt"
-    with pytest.raises(UserError, match=r"no run in .* matches z\*"):
+    with pytest.raises(UserError, match=r"no run in the registry .* is named like 'z\*'"):
         expand(sweep(checkpoints=["z*"], jobs=jobs), run.root, Path("out"), 1)
 
 

@@ -13,6 +13,7 @@ from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
 from fedscope.models.own import network
+from fedscope.models.pretrained import adapters, networks
 from fedscope.pretrained import CONFIG, folder, is_data, is_network
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
@@ -81,8 +82,9 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     """
     registry = Registry(targets.registry)
     if targets.model and reference is not None and Path(reference).exists():
-        of_run = Path(reference).is_dir() and layout.is_run(registry.root / reference)
-        return registry.resolve(reference) if of_run else Path(reference)
+        path = Path(reference)
+        other = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)
+        return path if other or not layout.is_run(registry.root / path) else registry.resolve(reference)
     if (
         reference
         and targets.data
