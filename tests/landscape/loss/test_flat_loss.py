@@ -11,7 +11,15 @@ from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, Hessian, random_directions, surface, top_eigenpairs
+from fedscope.landscape import (
+    Batches,
+    EmpiricalFisher,
+    GaussNewton,
+    Hessian,
+    random_directions,
+    surface,
+    top_eigenpairs,
+)
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.mean_loss import check_mean
 from fedscope.landscape.loss.trees import Tree, cloned, octets
@@ -194,7 +202,10 @@ def test_a_loss_of_the_original_network_s_weights_is_refused() -> None:
     def decayed(outputs: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(outputs, targets) + 0.05 * sum(p.square().sum() for p in model.parameters())
 
-    with pytest.raises(UserError, match=r"outside the network that is measured.*Weight decay"):
-        Hessian(model, decayed, [(inputs, targets)]).gradient()
-    centre = nn.Parameter(torch.zeros(()))
-    Hessian(model, lambda o, t: cross_entropy(o, t) + centre.detach(), [(inputs, targets)]).gradient()
+    data, alone = [(inputs, targets)], nn.Parameter(torch.zeros(()))
+    for build in (Hessian, GaussNewton, EmpiricalFisher, FlatLoss):
+        with pytest.raises(UserError, match=r"outside the network that is measured.*Weight decay"):
+            build(model, decayed, data)
+    with pytest.raises(UserError, match=r"parameter \(\) outside"):
+        Hessian(model, lambda o, t: cross_entropy(o, t) + alone, data)
+    Hessian(model, lambda o, t: cross_entropy(o, t) + alone.detach(), data)

@@ -12,7 +12,7 @@ FedSWA: within a round the local rate falls linearly from ``swa.rate_start``·η
 steps, and the server goes γ of the way to the mean. FedMoSWA: so do SCAFFOLD's clients, whose control
 variates are means over the path by the mean rate, and c ← c + γ_c · (mean c_k − c) over the participants.
 Liu et al. 2025, from the authors' program; what its FedMoSWA runs has a constant rate (``--reading code``),
-and FedSWA doubles the rate. Its c is the first round's mean c_k whole.
+and FedSWA doubles the rate. There the first round's c is the mean c_k whole, not γ_c of it.
 """
 
 from dataclasses import replace

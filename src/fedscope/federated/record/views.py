@@ -131,7 +131,7 @@ class ServerStep:
     round: int = 1
     kept: Tensor = NOBODY  # the server's own model: the anchor, unless ``sends`` made that of it
     tensors: Tensors = _no_tensors
-    lr: float = 1.0  # η_t
+    lr: float = 1.0  # η_t, on average over the nominal local steps
     nominal_steps: int = 1  # E·⌈(n/N)/B⌉
     momentum: float = 0.0
     nesterov: bool = False

@@ -208,17 +208,12 @@ def check_closed(loss: Tensor, own: Sequence[Tensor]) -> None:
     Raises:
         UserError: its graph leads to such a one.
     """
-    known, seen, nodes = {id(p) for p in own}, set(), [loss.grad_fn]
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
+    known = {id(parameter) for parameter in own}
+    for node in _graph(loss.grad_fn, set()):
         leaf = getattr(node, "variable", None)
         if isinstance(leaf, nn.Parameter) and id(leaf) not in known:
             raise UserError(
-                f"the loss depends on a parameter {tuple(leaf.shape)} outside the network that is "
-                "measured, which would count as a constant; detach() it if that is meant. "
-                "Weight decay, λ/2·‖w‖², adds λ to every eigenvalue: leave it out of the loss"
+                f"the loss depends on a parameter {tuple(leaf.shape)} outside the network that is measured, "
+                "which would count as a constant; detach() it if that is meant. Weight decay, λ/2·‖w‖², adds "
+                "λ to every eigenvalue: leave it out of the loss"
             )
-        nodes += [further for further, _ in node.next_functions]

@@ -106,7 +106,6 @@ class FlatLoss:
         self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
         self.recomputes_blocks = False
         self._known: dict[int, Tensor] = {}
-        self._is_closed = False  # seen once
         self._sizes: dict[int, float] = {}
         self._prepare(*next(iter(self.batches)))
 
@@ -131,15 +130,23 @@ class FlatLoss:
         own = cloned(inputs)
         try:
             with torch.no_grad():
-                found = written_buffers(self.model, lambda: self.of(self._called(own), targets))
+                found = written_buffers(self.model, lambda: self._checked(own, targets))
         except RuntimeError:  # of a forward that differentiates
             again = own = cloned(inputs)
             with torch.enable_grad():
-                found = written_buffers(self.model, lambda: self.of(self._called(again), targets))
+                found = written_buffers(self.model, lambda: self._checked(again, targets))
             self._differentiates = True
         pairs = zip(leaves(own), leaves(inputs), strict=True)
         self._overwrites = not all(torch.equal(*pair) for pair in pairs)
         return found
+
+    def _checked(self, inputs: Tree, targets: Tree) -> Tensor:
+        """Return the loss of inputs that may be written to, once it is seen to be of this network alone."""
+        outputs = self._called(inputs)
+        with torch.enable_grad():
+            loss = self.of(outputs, targets)
+        check_closed(loss, self.parameters)
+        return loss
 
     def _attempt(self, inputs: Tree, targets: Tree) -> Trial:
         outputs = self.outputs(inputs)
@@ -187,19 +194,17 @@ class FlatLoss:
             self.check_used(loss)
             return joined(pulled((loss,), self.parameters, (torch.ones_like(loss),)))
 
-    def check_used(self, value: Tensor) -> None:
-        """Refuse a loss, or outputs, that do not depend on the parameters, or depend on others.
+    @staticmethod
+    def check_used(value: Tensor) -> None:
+        """Refuse a loss, or outputs, without a gradient.
 
         Raises:
-            UserError: so it is.
+            UserError: it does not depend on the parameters.
         """
         if not value.requires_grad:
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
-        if not self._is_closed:
-            check_closed(value, self.parameters)
-            self._is_closed = True
 
     def outputs(self, inputs: Tree) -> Any:
         """Return the model's outputs on one batch, differentiable in ``parameters``."""
