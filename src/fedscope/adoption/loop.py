@@ -60,7 +60,7 @@ class RegisterRounds:
             samples: client → on how many it trained, where that is known.
 
         Raises:
-            UserError: tensors that are not the network's.
+            UserError: tensors that are not the network's, or a score that is no number.
         """
         number, counts = self._recorder.newest + 1, samples or {}
         for client, upload in sorted((clients or {}).items()):

@@ -219,6 +219,20 @@ def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: Reg
     assert tried == ["a-2", "a-3"]
 
 
+def test_a_pattern_is_of_names_and_a_file_is_itself(
+    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.create(registry.run("a").manifest().model_copy(update={"name": "a-2"}))
+    assert registry.matching("a*@best") == ["a@best", "a-2@best"]
+    assert registry.matching("a-[23]") == ["a-2"]
+    assert registry.matching("a@1") == ["a@1"]
+    with pytest.raises(UserError, match="is named like 'z\\*'; `fedscope runs list` shows all"):
+        registry.matching("z*")
+    monkeypatch.chdir(tmp_path)
+    Path("w[1].pt").touch()
+    assert registry.matching("w[1].pt") == ["w[1].pt"]
+
+
 def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
     assert Registry(tmp_path / "none").rows() == []
     assert not (tmp_path / "none").exists()

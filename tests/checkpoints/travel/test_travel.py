@@ -159,6 +159,7 @@ def test_a_pull_that_ends_midway_shows_no_run_and_goes_on(run: Run, place: Count
         again = Counted(place.root)
         assert pulled(root, again).moved == len(again.objects) == needed - len(here)
         assert tree(root / "small") == tree(run.folder)
+        assert (root / "small" / layout.LOCK).is_file()  # so that a reader there is in a writer's way
         assert not list(root.glob(".*"))
 
 
