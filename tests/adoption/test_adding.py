@@ -113,3 +113,19 @@ def test_a_network_of_ones_own_is_kept_by_its_name(tmp_path: Path) -> None:
     run, _ = add(tmp_path / "w.pt", identify(model, "my data"), registry, "own")
     info = load_checkpoint(run.final).info
     assert (info.model.name, info.model.classes, info.data.name) == ("Linear", None, "my data")
+
+
+def test_flowers_folder(tmp_path: Path) -> None:
+    states = [build("mlp_digits", 10, 1, torch.Generator().manual_seed(seed)).state_dict() for seed in (0, 1)]
+    for round, state in zip((2, 10), states, strict=True):
+        np.savez(tmp_path / f"round-{round}-weights.npz", *[tensor.numpy() for tensor in state.values()])
+    registry = Registry(tmp_path / "runs")
+    run, notes = add(tmp_path, identify("mlp_digits", "digits"), registry, "flower")
+    assert notes == ("named 4 arrays in the order of the network's state_dict()",)
+    assert load_checkpoint(run.final).info.round == 10
+    for reference, state in zip(("flower@2", "flower"), states, strict=True):
+        loaded = load_checkpoint(registry.resolve(reference)).state
+        assert all(torch.equal(loaded[name], state[name]) for name in state)
+    (tmp_path / "model_round_10.pth").touch()
+    with pytest.raises(UserError, match="both of round 10"):
+        add(tmp_path, identify("mlp_digits", "digits"), registry, "twice")

@@ -4,6 +4,7 @@
 - FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt``
   after R rounds, the means of the selected and of all clients and the server's model, a state_dict each;
   ``R_clnt_params_list.npy``, the clients' parameters as rows.
+- Flower's how-to on checkpoints: ``round-R-weights.npz`` or ``model_round_R.pth``, the global models.
 - Hugging Face's libraries: ``config.json`` beside ``model.safetensors`` or ``pytorch_model.bin``.
 """
 
@@ -18,6 +19,9 @@ from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, re
 from fedscope.errors import UserError
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
+_ROUND = re.compile(
+    r"(?:[a-z]+[-_])*round[-_]?([0-9]{1,9})(?:[-_][a-z]+)*\.(?:npz|pt|pth|safetensors)", re.IGNORECASE
+)
 _SERVERS = ("server.pt", "server.pth")
 
 
@@ -86,18 +90,36 @@ def _layout(path: Path) -> Layout:
     server = next((path / name for name in _SERVERS if (path / name).is_file()), None)
     if server is not None:
         return Layout("server.pt and client_K.pt (FedAlign)", server, clients=clients_in(path))
-    return _means(path)
+    layout = _means(path) or _rounds(path)
+    if layout is None:
+        raise UserError(
+            f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz or {' or '.join(SINGLE)}; "
+            "name the global model's file"
+        )
+    return layout
 
 
-def _means(folder: Path) -> Layout:
+def _rounds(folder: Path) -> Layout | None:
+    of_round: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if match := _ROUND.fullmatch(path.name):
+            round = int(match[1])
+            if round in of_round:
+                raise UserError(f"{of_round[round]} and {path.name} are both of round {round}; name one file")
+            of_round[round] = path
+    if not of_round:
+        return None
+    newest = max(of_round)
+    return Layout("a file of each round (Flower)", of_round.pop(newest), newest, of_round)
+
+
+def _means(folder: Path) -> Layout | None:
     rounds: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := _MEAN.fullmatch(path.name):
             rounds.setdefault(int(match[1]), {})[match[2]] = path
     if not rounds:
-        raise UserError(
-            f"{folder} holds no server.pt, R_com_sel.pt or {' or '.join(SINGLE)}; name the global model's"
-        )
+        return None
     newest = max(rounds)
     of_round = {
         round: files.get("cld") or files.get("sel") or files["all"] for round, files in rounds.items()

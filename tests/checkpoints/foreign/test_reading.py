@@ -100,3 +100,31 @@ def test_clients_are_found_by_their_number(tmp_path: Path) -> None:
     for name in ("client_10.pt", "client_2.pt", "server.pt", "client_x.pt"):
         torch.save(STATE, tmp_path / name)
     assert clients_in(tmp_path) == {2: tmp_path / "client_2.pt", 10: tmp_path / "client_10.pt"}
+
+
+def test_several_arrays_of_numpy(tmp_path: Path) -> None:
+    arrays = [tensor.numpy() for tensor in STATE.values()]
+    np.savez(tmp_path / "list.npz", *arrays)
+    np.savez_compressed(tmp_path / "named.npz", **{name: tensor.numpy() for name, tensor in STATE.items()})
+    assert list(read(tmp_path / "list.npz")) == ["arr_0", "arr_1"]
+    found = read(tmp_path / "named.npz")
+    assert found.keys() == STATE.keys()
+    assert all(torch.equal(found[name], STATE[name]) for name in STATE)
+
+
+@pytest.mark.parametrize("fault", ["objects", "texts", "bomb", "cut", "no zip"])
+def test_a_bad_file_of_arrays_is_refused(tmp_path: Path, fault: str) -> None:
+    path = tmp_path / "bad.npz"
+    if fault == "objects":
+        np.savez(path, np.array([{}], dtype=object))
+    elif fault == "texts":
+        np.savez(path, np.array(["a"]))
+    elif fault == "bomb":
+        np.savez_compressed(path, np.zeros(10_000_000, dtype=np.float32))
+    elif fault == "cut":
+        np.savez(path, np.ones(1000))
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        path.write_bytes(b"\x93NUMPY")
+    with pytest.raises(UserError, match=r"bad\.npz holds no arrays of numbers .*numpy\.savez\(FILE"):
+        read(path)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.foreign.dialects import translations
+from fedscope.checkpoints.foreign.unnamed import counts_batches, without_names
 from fedscope.errors import UserError
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
@@ -43,8 +44,8 @@ def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, 
     """Return the network's state from ``tensors``.
 
     Args:
-        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.reading.read` returns them; or one
-            flat vector of all parameters under the name ``""``, in their order.
+        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.reading.read` returns them; or without
+            names (:mod:`fedscope.checkpoints.foreign.unnamed`).
         wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
         what: the file, for messages.
         entry: take what lies below this name only.
@@ -52,8 +53,8 @@ def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, 
     Raises:
         UserError: the network's tensors are not there, or several times.
     """
-    if set(tensors) == {""}:
-        return _cut(tensors[""], wanted, what)
+    if (found := without_names(tensors, wanted, what, entry)) is not None:
+        return Fitted(found[0], (found[1],))
     return _Search(tensors, wanted, what, entry).fitted()
 
 
@@ -73,7 +74,7 @@ class _Search:
 
     def fitted(self) -> Fitted:
         """Return the state of the one place that is the network, in the first dialect that has one."""
-        needed = sum(not _counts(names[0]) for names in self.twins.values())
+        needed = sum(not counts_batches(names[0]) for names in self.twins.values())
         best: tuple[int, _Candidate] | None = None
         for places in self._places():
             found = [place for votes, place in places if votes >= needed and not self._faults(place)]
@@ -136,7 +137,9 @@ class _Search:
         """Return what keeps a candidate from being exactly the network."""
         inside, faults = self._inside(place), list[str]()
         sources = {name: self._source(name, place, inside) for name in self.wanted}
-        missing = [place.names[n] for n, source in sources.items() if source is None and not _counts(n)]
+        missing = [
+            place.names[n] for n, source in sources.items() if source is None and not counts_batches(n)
+        ]
         unknown = sorted(inside.keys() - set(place.names.values()) - set(COUNTERS))
         if missing:
             faults.append(f"it lacks {len(missing)} of {len(self.wanted)} tensors ({listed(missing)})")
@@ -182,32 +185,3 @@ class _Search:
         if left:
             told.append(f"left out {len(left)} other tensors: {listed(left)}")
         return Fitted(state, tuple(told))
-
-
-def _counts(name: str) -> bool:
-    """Say whether a tensor only counts batches: old files do not have it, and it is not used here."""
-    return name.endswith("num_batches_tracked")
-
-
-def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> Fitted:
-    """Cut one flat vector of all parameters, as FedDyn's and FL-Simulator's code keeps them."""
-    first = {
-        id(tensor): name
-        for name, tensor in reversed(list(wanted.items()))
-        if isinstance(tensor, nn.Parameter)
-    }
-    own = [name for name in wanted if first.get(id(wanted[name])) == name]
-    count = sum(wanted[name].numel() for name in own)
-    if vector.ndim != 1 or len(vector) != count:
-        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
-    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
-    if kept:
-        raise UserError(
-            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
-        )
-    pieces = vector.split([wanted[name].numel() for name in own])
-    state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
-    state |= {name: state[first[id(tensor)]] for name, tensor in wanted.items() if name not in state}
-    return Fitted(
-        state, (f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order",)
-    )

@@ -9,15 +9,14 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import is_dense, load_checkpoint, read_content
+from fedscope.checkpoints.foreign.arrays import read_array, read_arrays
 from fedscope.errors import UserError
-from fedscope.storage import read_bytes, regular
+from fedscope.storage import read_bytes
 from fedscope.storage.limits import parse_json
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
@@ -30,8 +29,8 @@ def read(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint that any program wrote.
 
     Read are files of ``torch.save`` (tensors and plain data), ``.safetensors``, ``.npy`` (one array, under
-    the name ``""``), folders with ``model.safetensors`` or ``pytorch_model.bin``, whole or in shards, and
-    fedscope's own.
+    the name ``""``), ``.npz``, folders with ``model.safetensors`` or ``pytorch_model.bin``, whole
+    or in shards, and fedscope's own.
 
     Raises:
         UserError: nothing there, damaged, a pickle of more than plain data, or no tensor in it.
@@ -41,7 +40,9 @@ def read(path: Path) -> dict[str, Tensor]:
     elif path.suffix == ".safetensors":
         tensors = _safetensors(path)
     elif path.suffix == ".npy":
-        tensors = {"": _array(path)}
+        tensors = {"": read_array(path)}
+    elif path.suffix == ".npz":
+        tensors = read_arrays(path)
     else:
         content = read_content(path)
         if isinstance(content, dict) and isinstance(content.get("format"), str):
@@ -106,11 +107,3 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); restore it from a copy") from error
-
-
-def _array(path: Path) -> Tensor:
-    try:
-        # Mapped: a header that claims more numbers than there are is refused, not allocated.
-        return torch.from_numpy(np.load(regular(path), allow_pickle=False, mmap_mode="c"))
-    except (OSError, ValueError, TypeError, EOFError) as error:
-        raise UserError(f"{path} is no array of numbers ({error}); save one with numpy.save") from error

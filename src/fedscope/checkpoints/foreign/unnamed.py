@@ -1,0 +1,122 @@
+"""Weights without names: one vector of all parameters, or a list of arrays, in the network's order.
+
+FedDyn's and FL-Simulator's code keep a vector; Flower's ``get_parameters`` is a list of arrays in the order
+of ``state_dict()``, of ``parameters()``, or of ``state_dict()`` without what only counts batches.
+"""
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.errors import UserError
+
+_PLACE = re.compile(r"(?:(?P<list>.*)\.)?(?:arr_)?(?P<place>[0-9]{1,7})")
+
+
+def counts_batches(name: str) -> bool:
+    """Say whether a tensor only counts batches: old files do not have it, and it is not used here."""
+    return name.endswith("num_batches_tracked")
+
+
+def without_names(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str = ""
+) -> tuple[dict[str, Tensor], str] | None:
+    """Return the network's state and a sentence on it, or None where the tensors have names.
+
+    Args:
+        tensors: one vector under the name ``""``; or a list, whose names end in ``0``, ``1``, … or
+            ``arr_0``, ``arr_1``, …
+        wanted: ``network.state_dict(keep_vars=True)``.
+        what: the file, for messages.
+        entry: take the list below this name.
+
+    Raises:
+        UserError: their number or shapes are not the network's.
+    """
+    if set(tensors) == {""}:
+        return _cut(tensors[""], wanted, what)
+    arrays = _list(tensors, entry)
+    if arrays is None or not set(wanted).isdisjoint(tensors):
+        return None
+    return _in_order(arrays, wanted, what)
+
+
+def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
+    """Return the tensors of the list at ``entry``; without it, of the only one, if there is nothing else."""
+    matches = {name: match for name in tensors if (match := _PLACE.fullmatch(name))}
+    below = {name: match["list"] or "" for name, match in matches.items()}
+    if not entry:
+        if len(matches) < len(tensors) or len(set(below.values())) != 1:
+            return None
+        entry = next(iter(below.values()))
+    places = {int(matches[name]["place"]): tensors[name] for name in below if below[name] == entry}
+    if not places or places.keys() != {*range(len(places))}:
+        return None
+    return [places[place] for place in range(len(places))]
+
+
+def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
+    """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
+    own = _parameters(wanted)
+    counted = [name for name in wanted if not counts_batches(name)]
+    orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
+    if all(isinstance(wanted[name], nn.Parameter) for name in counted):
+        orders["parameters()"] = list(own.values())
+    faults = list[str]()
+    for order, names in orders.items():
+        if len(names) != len(arrays):
+            continue
+        odd = [
+            f"array {place} is {tuple(array.shape)}, {name} {tuple(wanted[name].shape)}"
+            for place, (array, name) in enumerate(zip(arrays, names, strict=True))
+            if array.shape != wanted[name].shape
+        ]
+        if not odd:
+            note = f"named {len(arrays)} arrays in the order of the network's {order}"
+            return _completed(dict(zip(names, arrays, strict=True)), wanted, own), note
+        faults.append(f"in the order of {order} {listed(odd, 3)}")
+    explained = "; ".join(faults) or f"the network has {len(wanted)} tensors, {len(own)} of them parameters"
+    raise UserError(f"{what} is a list of {len(arrays)} arrays that does not fit the network: {explained}")
+
+
+def _completed(
+    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str]
+) -> dict[str, Tensor]:
+    """Add the other names of shared parameters, and zeros for what counts batches."""
+
+    def of(name: str) -> Tensor:
+        tensor = wanted[name]
+        found = state.get(name, state.get(own.get(id(tensor), name)))
+        return torch.zeros(tensor.shape, dtype=tensor.dtype) if found is None else found
+
+    return {name: of(name) for name in wanted}
+
+
+def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
+    """Return the (first) name of each parameter by its identity, in their order."""
+    names = dict[int, str]()
+    for name, tensor in wanted.items():
+        if isinstance(tensor, nn.Parameter):
+            names.setdefault(id(tensor), name)
+    return names
+
+
+def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
+    first = _parameters(wanted)
+    own = list(first.values())
+    count = sum(wanted[name].numel() for name in own)
+    if vector.ndim != 1 or len(vector) != count:
+        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
+    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
+    if kept:
+        raise UserError(
+            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
+        )
+    pieces = vector.split([wanted[name].numel() for name in own])
+    state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
+    return _completed(
+        state, wanted, first
+    ), f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order"
