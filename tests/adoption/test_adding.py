@@ -1,3 +1,5 @@
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,9 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build, outline
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.sources.samples import Source
 from tests.checkpoints.published import ClientModel, FedMLResNet56
 
 
@@ -129,3 +134,79 @@ def test_flowers_folder(tmp_path: Path) -> None:
     (tmp_path / "model_round_10.pth").touch()
     with pytest.raises(UserError, match="both of round 10"):
         add(tmp_path, identify("mlp_digits", "digits"), registry, "twice")
+
+
+OWN = """
+import torch
+from torch import nn
+
+def network():
+    return nn.Linear(3, 2)
+
+def clients():
+    draws = torch.Generator().manual_seed(0)
+    return [(torch.randn(n, 3, generator=draws), torch.arange(n) % 2) for n in (10, 20)]
+
+def data():
+    return {"train": clients(), "test": clients()[0]}
+
+def whole():
+    return {"train": clients()[1], "test": clients()[0]}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "own_of_added.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "w.pt")
+    yield tmp_path
+    sys.modules.pop("own_of_added", None)
+
+
+def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
+    registry, files = Registry(own / "runs"), (own / "w.pt",) * 2
+    identity = identify("own_of_added:network", "own_of_added:data")
+    run, notes = add(own / "w.pt", identity, registry, "own", clients=files)
+    assert notes == ("own_of_added:data makes a data set for each of 2 clients",)
+    info = load_checkpoint(run.final).info
+    assert (info.model.classes, info.data.train_samples, info.data.test_samples) == (2, 30, 10)
+    assert (info.settings.partition, info.settings.clients) == ("own", 2)
+    assert [load_checkpoint(path).info.samples for path in run.clients()] == [10, 20]
+    assert not list(verify_run(run))
+    problem = load([run.final], Source())[0]  # with neither network nor data named
+    client = list(Participants(problem, "client", "own"))[1]
+    ((inputs, targets),) = client.batches
+    assert torch.equal(inputs, sys.modules["own_of_added"].clients()[1][0])
+    assert targets.tolist() == [row % 2 for row in range(20)]
+    with pytest.raises(UserError, match="has 2 clients from 0 up, and no client 2"):
+        add(own / "w.pt", identity, registry, "three", clients=(*files, own / "w.pt"))
+    assert not (own / "runs" / "three").exists()
+
+
+def test_own_data_in_one_piece_and_what_is_held_out(own: Path) -> None:
+    registry = Registry(own / "runs")
+    run, _ = add(own / "w.pt", identify("own_of_added:network", "own_of_added:whole"), registry, "whole")
+    assert run.manifest().rows is None
+    assert not run.manifest().states("partition")
+    with pytest.raises(UserError, match=r"added run.*--dataset MODULE:FACTORY"):
+        Participants(load([run.final], Source())[0], "global", "own")
+    held = identify("own_of_added:network", "own_of_added:clients")
+    assert held.data.test_samples == 6
+    assert "20% of each client's samples are held out" in held.notes[1]
+    tested = identify("own_of_added:network", "own_of_added:clients", test_data="own_of_added:whole")
+    assert (tested.data.train_samples, tested.data.test_samples, len(tested.notes)) == (30, 20, 1)
+    run, _ = add(own / "w.pt", tested, registry, "tested")
+    assert load([run.final], Source(split="test"))[0].batches.samples == 20
+    with pytest.raises(UserError, match="--test-data is for data of your own"):
+        identify("mlp_digits", "digits", test_data="own_of_added:whole")
+
+
+def test_a_network_that_fails_on_the_data_is_kept_by_its_name_and_a_note_says_why(own: Path) -> None:
+    run, notes = add(
+        own / "w.pt", identify("own_of_added:network", "digits"), Registry(own / "runs"), "misfit"
+    )
+    assert "fails on the first samples" in notes[0]
+    assert "name --model and --data" in notes[0]
+    assert load_checkpoint(run.final).info.model.classes is None

@@ -50,7 +50,7 @@ def add(
     if count := _count(layout):
         values.setdefault("clients", count)
     adopted = Adopted(
-        registry, name, spec, identity.data, source=f"{path}: {layout.title}",
+        registry, name, spec, identity, source=f"{path}: {layout.title}",
         known=values, notes=fitted.notes,
     )  # fmt: skip
     try:
@@ -64,7 +64,7 @@ def add(
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise
-    return adopted.run, fitted.notes
+    return adopted.run, (*identity.notes, *fitted.notes)
 
 
 def _count(layout: Layout) -> int:

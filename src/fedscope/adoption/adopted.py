@@ -5,12 +5,15 @@ from datetime import UTC, datetime
 
 from torch import Tensor
 
+from fedscope.adoption.identity import Identity
 from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
 from fedscope.checkpoints.file.fields import UNKNOWN, parse
-from fedscope.checkpoints.file.schema import Added, CheckpointInfo, DataSpec, Manifest, ModelSpec
+from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.rows import packed
 from fedscope.checkpoints.registry.run import checked_name
+from fedscope.errors import UserError
 from fedscope.storage import move
 
 
@@ -21,7 +24,7 @@ class Adopted:
         registry: where to.
         name: of the run; it must not be taken.
         model: the network of all its checkpoints.
-        data: what it was trained on.
+        identity: what it was trained on, and the rows of each client where these are known.
         source: the file, folder or program that it comes from.
         known: the settings that are known, by the names of :class:`Settings`; the others count as unknown.
         notes: what was renamed or left out.
@@ -35,13 +38,14 @@ class Adopted:
         registry: Registry,
         name: str,
         model: ModelSpec,
-        data: DataSpec,
+        identity: Identity,
         *,
         source: str,
         known: Mapping[str, object] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        values = {"dataset": data.name, "model": model.name, **(known or {})}
+        data, self._rows = identity.data, identity.rows
+        values = {"dataset": data.name, "model": model.name, **(known or {}), **identity.known}
         stated = tuple(sorted(values))
         self.settings = parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name)
         self.model, self.data = model, data
@@ -55,8 +59,10 @@ class Adopted:
                 data=data,
                 versions=versions(),
                 partial=True,
-                added=Added(source=source, stated=stated, notes=tuple(notes)),
-            )
+                rows=self._rows.spec if self._rows else None,
+                added=Added(source=source, stated=stated, notes=(*identity.notes, *notes)),
+            ),
+            packed(self._rows) if self._rows else None,
         )
 
     def info(
@@ -80,6 +86,7 @@ class Adopted:
                 "model": self.model,
                 "data": self.data,
                 "versions": versions(),
+                "rows": self._rows.spec.sha256 if self._rows else "",
             }
         )
 
@@ -117,6 +124,17 @@ class Adopted:
         samples: int | None = None,
         keep: bool = False,
     ) -> None:
-        """Write a client's last upload; ``keep``: the one of this round, beside those of others."""
+        """Write a client's last upload; ``keep``: the one of this round, beside those of others.
+
+        Raises:
+            UserError: the data are divided over clients, and this is none of them.
+        """
+        if self._rows:
+            counts = self._rows.spec.counts
+            if client >= len(counts):
+                raise UserError(
+                    f"{self.data.name} has {len(counts)} clients from 0 up, and no client {client}"
+                )
+            samples = counts[client]
         path = self.run.client(client, round if keep else None)
         save_checkpoint(path, state, self.info(round, client=client, samples=samples))

@@ -1,17 +1,24 @@
 """The network and the data of a foreign checkpoint, as the registry describes them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
 from fedscope.checkpoints.foreign.fitting import Fitted, fit
+from fedscope.checkpoints.registry.rows import ClientRows
+from fedscope.data.augment import Pipeline
+from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
+from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
+
+TRIED = 2  # samples: enough for a BatchNorm without positions
 
 
 @dataclass(frozen=True)
@@ -24,6 +31,9 @@ class Identity:
 
     variants: tuple[tuple[ModelSpec, Mapping[str, Tensor]], ...]
     data: DataSpec
+    known: Mapping[str, object] = field(default_factory=dict)  # settings that follow from the data
+    rows: ClientRows | None = None  # of each client, where the data come divided
+    notes: tuple[str, ...] = ()  # what a user may not expect of network or data
 
     def fitted(self, tensors: Mapping[str, Tensor], what: str, entry: str = "") -> tuple[ModelSpec, Fitted]:
         """Return the variant and the state that ``tensors`` are.
@@ -42,41 +52,91 @@ class Identity:
 
 
 def identify(
-    model: str | nn.Module, dataset: str, *, data_dir: Path | None = None, augmentation: str | None = None
+    model: str | nn.Module,
+    dataset: str,
+    *,
+    data_dir: Path | None = None,
+    augmentation: str | None = None,
+    test_data: str | None = None,
 ) -> Identity:
     """Return the identity that a network and a data set name.
 
     Args:
         model: a name of the catalogue, ``MODULE:FACTORY``, or a module.
-        dataset: a name of the catalogue; with a network of the user's own also any other name.
+        dataset: a name of the catalogue; ``MODULE:FACTORY`` of one's own data, as for training: one data set,
+            or one for each client; with a network of the user's own also any other name.
         data_dir: where the data set is.
         augmentation: the pipeline whose normalisation the network was trained with; None: the set's first.
+        test_data: ``MODULE:FACTORY`` of the samples to evaluate on, of one's own data.
 
     Raises:
         UserError: there is no such network or data set, or its files cannot be read.
     """
-    users = isinstance(model, nn.Module) or ":" in model
-    if users and dataset not in data_catalogue.DATASETS:
-        return Identity((_own(model),), DataSpec(name=dataset))
-    found = data_catalogue.load(dataset, data_dir)
-    name, _ = data_catalogue.pipeline(dataset, augmentation)
+    dataset = resolved(dataset, DATASETS)
+    if isinstance(model, str):
+        model = resolved(model, MODELS)
+    users = isinstance(model, nn.Module) or is_own(model)
+    if test_data and not is_own(dataset):
+        raise UserError(f"--test-data is for data of your own, MODULE:FACTORY; {dataset} is none")
+    if users and not (is_own(dataset) or dataset in data_catalogue.DATASETS):
+        return Identity((_named(model),), DataSpec(name=dataset))
+    found = data_catalogue.load(dataset, data_dir, test_data, model if isinstance(model, str) else None)
+    augmentation, pipeline = data_catalogue.pipeline(dataset, augmentation)
+    notes = [found.note] if found.note else []
+    if isinstance(model, nn.Module):
+        variants = [_named(model)]
+    elif users:
+        variant, unusable = _own(model, found, pipeline)
+        variants, notes = [variant], [*notes, *unusable]
+    else:
+        variants = list(_variants(model, len(found.classes), int(found.train.images.shape[1])))
+    known: dict[str, object] = {"test_data": test_data} if test_data else {}
+    rows = _divided(found)
+    if rows:
+        known |= {"partition": "own", "clients": len(rows.clients)}
+        notes.insert(0, f"{dataset} makes a data set for each of {len(rows.clients)} clients")
+    source = digest(dataset, *([test_data] if test_data else [])) if is_own(dataset) else ""
     data = DataSpec(
         name=dataset,
-        augmentation=name,
+        augmentation=augmentation,
         fingerprint=found.fingerprint,
         train_samples=len(found.train),
         test_samples=len(found.test),
+        source=source,
     )
-    if users:
-        return Identity((_own(model),), data)
-    channels = data_catalogue.record(dataset).channels
-    return Identity(tuple(_variants(str(model), len(found.classes), channels)), data)
+    return Identity(tuple(variants), data, known, rows, tuple(notes))
 
 
-def _own(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:
+def _divided(dataset: Dataset) -> ClientRows | None:
+    """Return each client's rows, where the data come divided over clients."""
+    owners = dataset.train.clients
+    if owners is None:
+        return None
+    rows = [(owners == client).nonzero()[:, 0] for client in range(1 + int(owners.max()))]
+    return ClientRows.from_tensors(rows, torch.empty(0, dtype=torch.int64))
+
+
+def _named(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:
+    """Return a network of the user's own by its name only: what it takes is not known."""
     network = own.network(model) if isinstance(model, str) else model
     name = model if isinstance(model, str) else type(network).__name__
     return ModelSpec(name=name), network.state_dict(keep_vars=True)
+
+
+def _own(
+    name: str, dataset: Dataset, pipeline: Pipeline
+) -> tuple[tuple[ModelSpec, Mapping[str, Tensor]], tuple[str, ...]]:
+    """Return a network of the user's own with its classes; if it fails on the data by its name, and why."""
+    network, train = own.network(name), dataset.train
+    rows = torch.arange(min(TRIED, len(train)))
+    least = len(dataset.classes) if train.targets is None else 1
+    state = network.state_dict(keep_vars=True)
+    try:
+        inputs = pipeline.test(train.images, rows)
+        classes = own.check_classifier(network, name, inputs, train.wanted[rows], train.task_loss, least)
+    except UserError as error:
+        return (ModelSpec(name=name), state), (f"{error}; name --model and --data when you analyse it",)
+    return (ModelSpec(name=name, classes=classes, source=digest(name)), state), ()
 
 
 def _variants(name: str, classes: int, channels: int) -> Iterator[tuple[ModelSpec, Mapping[str, Tensor]]]:

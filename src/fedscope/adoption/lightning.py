@@ -28,7 +28,7 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the
             LightningModule it may be a part, such as ``self.net``, but only once.
-        dataset: of the catalogue; or, with a network of one's own, any name.
+        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
         every: epochs of a round.
         logged: score (accuracy, loss, train_loss) → the name under which the module logs it; by default
             :data:`LOGGED`.

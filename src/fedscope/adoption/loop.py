@@ -26,7 +26,7 @@ class RegisterRounds:
     Args:
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the loop's own module.
-        dataset: of the catalogue; or, with a network of one's own, any name.
+        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
         **about: see :class:`fedscope.adoption.recorder.Federated`.
 
     Raises:

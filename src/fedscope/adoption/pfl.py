@@ -34,7 +34,7 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the module
             that pfl trains it may be a part, but only once.
-        dataset: of the catalogue; or, with a network of one's own, any name.
+        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
         logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
         **about: see :class:`fedscope.adoption.recorder.Federated`.
 

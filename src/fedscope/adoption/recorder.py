@@ -24,13 +24,14 @@ class About(TypedDict, total=False):
 
     ``registry``: the folder of runs, by default ``checkpoints``. ``method``: name for the tables.
     ``data_dir``: where the data set is. ``augmentation``: the pipeline whose normalisation the training uses;
-    by default the set's first.
+    by default the set's first. ``test_data``: MODULE:FACTORY of what to evaluate on, of data of one's own.
     """
 
     registry: Path | str
     method: str | None
     data_dir: Path | None
     augmentation: str | None
+    test_data: str | None
 
 
 class Federated(About, total=False):
@@ -53,7 +54,8 @@ class Recorder:
     Args:
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the program's own module.
-        dataset: of the catalogue; or, with a network of one's own, a name for the program's own data.
+        dataset: of the catalogue, or ``MODULE:FACTORY`` of one's own data, all of it or a data set for each
+            client; or, with a network of one's own, just a name for the program's data.
         source: the program, for the manifest.
         **about: see :class:`Federated`.
 
@@ -65,8 +67,10 @@ class Recorder:
         self, name: str, *, model: str | nn.Module, dataset: str, source: str, **about: Unpack[Federated]
     ) -> None:
         check_keywords(type(self), about, Federated)
-        data_dir, augmentation = about.get("data_dir"), about.get("augmentation")
-        self._identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
+        self._identity = identify(
+            model, dataset, data_dir=about.get("data_dir"), augmentation=about.get("augmentation"),
+            test_data=about.get("test_data"),
+        )  # fmt: skip
         self._registry = Registry(Path(about.get("registry", "checkpoints")))
         self._name, self._source = name, source
         self.clients: Clients = about.get("clients", "none")
@@ -160,17 +164,16 @@ class Recorder:
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
         """Return the network's state, the run made at the first one."""
         if self._adopted is not None:
-            return fit(_named(tensors, self._wanted), self._wanted, what).state
-        variants = self._identity.variants
-        spec, fitted = self._identity.fitted(_named(tensors, variants[0][1]), what)
-        self._wanted = next(names for variant, names in variants if variant == spec)
+            return fit(tensors, self._wanted, what).state
+        spec, fitted = self._identity.fitted(tensors, what)
+        self._wanted = next(names for variant, names in self._identity.variants if variant == spec)
         known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
         known |= {"method": self._method} if self._method else {}
         known |= {"rounds": self.rounds} if self.rounds else {}
 
         def adopted(name: str) -> Adopted:
             return Adopted(
-                self._registry, name, spec, self._identity.data,
+                self._registry, name, spec, self._identity,
                 source=self._source, known=known, notes=fitted.notes,
             )  # fmt: skip
 
@@ -183,10 +186,3 @@ def _number(name: str, score: Any) -> float:
         return float(score)
     except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: a tensor of several elements
         raise UserError(f"{name} {score!r} is no number; give a float, or None") from error
-
-
-def _named(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """Give arrays that came without names those of the network, in its order."""
-    if len(tensors) != len(wanted) or list(tensors) != [str(place) for place in range(len(tensors))]:
-        return tensors
-    return dict(zip(wanted, tensors.values(), strict=True))

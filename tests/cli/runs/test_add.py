@@ -146,16 +146,18 @@ def test_an_array_that_is_no_table_is_refused(fedscope: Command, array: object) 
     assert not Path("runs/x").exists()
 
 
-def test_the_users_own_network_is_named_at_every_use(fedscope: Command) -> None:
+def test_the_users_own_network_is_named_at_every_use_unless_its_data_are_code_too(fedscope: Command) -> None:
     torch.save(nn.Linear(3, 2).state_dict(), "w.pt")
     Path("their_app.py").write_text(
         "import torch\n"
         "def net():\n    return torch.nn.Linear(3, 2)\n"
         "def data():\n    return [(torch.randn(8, 3), torch.arange(8) % 2)]\n"
     )
-    own = ("--model", "their_app:net", "--dataset", "their_app:data", "--registry", "runs")
-    assert fedscope("runs", "add", "w.pt", *own).out == "w\n"
+    own = ("--model", "their_app:net", "--registry", "runs")
+    assert fedscope("runs", "add", "w.pt", *own, "--dataset", "theirs").out == "w\n"
     refused = fedscope("hessian", "w", *FEW)
     assert (refused.code, "add --model MODULE:FACTORY and --data" in refused.err) == (2, True)
     given = ("--model", "their_app:net", "--data", "their_app:data", "--registry", "runs", "--threads", "1")
     assert fedscope("hessian", "w", *given, "--probes", "4").code == 0
+    assert fedscope("runs", "add", "w.pt", *own, "--dataset", "their_app:data", "--name", "known").code == 0
+    assert fedscope("hessian", "known", "--registry", "runs", "--threads", "1", "--probes", "4").code == 0

@@ -30,10 +30,11 @@ from fedscope.cli.terminal import console
 @click.option(
     "--dataset",
     required=True,
-    metavar="NAME",
+    metavar="NAME|MODULE:FACTORY",
     shell_complete=completion.names_of("dataset"),
-    help="What it was trained on; see data list.",
+    help="What it was trained on; see data list. A factory's may be a data set for each client.",
 )
+@click.option("--test-data", metavar="MODULE:FACTORY", help="What to evaluate on, with data of your own.")
 @click.option("--name", metavar="RUN", help="Of the run. [default: of the file or folder]")
 @click.option("--method", help="That trained it. [default: unknown]")
 @click.option(
@@ -51,6 +52,7 @@ def command(
     path: Path,
     model: str,
     dataset: str,
+    test_data: str | None,
     name: str | None,
     method: str | None,
     round: int | None,
@@ -62,8 +64,9 @@ def command(
 ) -> None:
     """Register checkpoints that another program wrote, so that every command takes them.
 
-    PATH is a file (torch.save, .safetensors), or a folder: server.pt with client_K.pt (FedAlign),
-    R_com_sel.pt and the like (FedDyn), model.safetensors or pytorch_model.bin (Hugging Face).
+    PATH is a file (torch.save, .safetensors, .npz), or a folder: server.pt with client_K.pt (FedAlign),
+    R_com_sel.pt and the like (FedDyn), round-R-weights.npz and the like (Flower), model.safetensors or
+    pytorch_model.bin (Hugging Face).
     """
     from fedscope.adoption.adding import add
     from fedscope.adoption.identity import identify
@@ -73,7 +76,7 @@ def command(
     look(path, clients)  # the data may have to be fetched: what is missing is said before
     if name is not None:
         store.check_free(name)
-    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation)
+    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation, test_data=test_data)
     known = {"method": method} if method else {}
 
     def added(chosen: str) -> tuple[Run, Sequence[str]]:

@@ -34,7 +34,10 @@ from fedscope.workflows.sources.problem import Problem, network, own_network
 from fedscope.workflows.sources.rounds import MODELS, Kept
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
-ON_COMMON = "use --client-data global of `fedscope hessian --clients`"
+ON_COMMON = (
+    "use --client-data global of `fedscope hessian --clients`, or register the run with `fedscope runs add "
+    "--dataset MODULE:FACTORY`, whose factory returns each client's data"
+)
 
 
 @dataclass(frozen=True)
