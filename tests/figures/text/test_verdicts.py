@@ -91,6 +91,18 @@ def test_a_difference_that_few_batches_leave_undecided_says_what_would_decide_it
     assert "batches" not in _compared([one, other]).notes[0]
 
 
+def test_a_difference_that_a_bound_leaves_undecided_says_how_large_it_is() -> None:
+    one, other = _record("a", 50.0), _record("b", 40.0, residual=12.0)
+    one["trace"]["samples"] = other["trace"]["samples"] = [100.0, 100.0]
+    table = _compared([one, other])
+    assert table.rows[0][1].endswith(": undecided")
+    assert "up to 12 of λ_max may be bias of few samples, or a residual" in table.notes[0]
+    assert "--samples" in table.notes[0]
+    assert "--batch-size" not in table.notes[0]
+    other["lambda_max"]["residual"] = 0.01
+    assert "residual" not in _compared([one, other]).notes[0]
+
+
 def test_a_comparison_needs_two() -> None:
     with pytest.raises(UserError, match="two or more"):
         _compared([_record("a", 1.0)])

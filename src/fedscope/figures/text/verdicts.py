@@ -34,7 +34,7 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     ]
     explanation = (
         "± standard error over probes and samples together, which the checkpoints share; "
-        f"{_judged(found)}{_few_batches(found, len(reference.batch_sizes))}"
+        f"{_judged(found)}{_open(found, len(reference.batch_sizes))}"
     )
     return Table(
         f"Difference to {label(reference.checkpoint)}",
@@ -63,17 +63,26 @@ def _judged(found: Sequence[Sequence[Difference]]) -> str:
     return f"lower or higher: so sure that all {family} verdicts are right with 95 % (Holm)"
 
 
-def _few_batches(found: Sequence[Sequence[Difference]], batches: int) -> str:
-    """Return advice for differences of twice their error that too few batches leave undecided."""
+def _open(found: Sequence[Sequence[Difference]], batches: int) -> str:
+    """Return advice for differences of twice their error that are undecided: by few batches or a bound."""
     wide = [
         one
         for row in found
         for one in row
         if is_sharpness(one) and one.verdict == "undecided" and abs(one.value) > 2 * one.stderr
     ]
-    if not wide:
-        return ""
-    return f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
+    bounds = [
+        f"{one.bound:.2g} of {one.quantity}" for one in wide if abs(one.value) - one.bound <= 2 * one.stderr
+    ]
+    advice = ""
+    if len(bounds) < len(wide):
+        advice = f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
+    if bounds:
+        advice += (
+            f"; beyond the errors, up to {', '.join(bounds)} may be bias of few samples, or a residual, and "
+            "leaves it undecided: more --samples, or a smaller --tol, narrow that"
+        )
+    return advice
 
 
 def _surprise(reference: HessianRecord, other: HessianRecord, found: Sequence[Difference]) -> str | None:
