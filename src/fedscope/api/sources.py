@@ -23,7 +23,8 @@ from fedscope.factories import called, imported
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
-from fedscope.workflows.sources.problem import Problem, own_problem, own_samples
+from fedscope.workflows.sources.own import own_samples
+from fedscope.workflows.sources.problem import Problem, own_problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
@@ -11,9 +13,10 @@ from fedscope.data.loading.datasets import part
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
+from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.models.resnet import blocks
-from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.problem import Problem, load, own_problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
@@ -102,3 +105,13 @@ def test_batches_of_unequal_lengths_are_taken_as_they_are(
     for asked in (replace(own, samples=3), replace(own, batch_size=3)):
         with pytest.raises(UserError):
             load([tmp_path / "net.pt"], asked)
+
+
+def test_parameters_without_a_gradient_are_said_to_be_left_out(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    model[0].requires_grad_(False)
+    batches = Batches(torch.randn(4, 3), torch.tensor([0, 1, 0, 1]))
+    problem = Problem(model, cross_entropy, batches, Source(data="mine:data"), tmp_path / "w.pt", "", None)
+    assert own_problem(problem).notes == ("left out 16 parameters that require no gradient; 10 are analysed",)
+    model.requires_grad_(True)
+    assert own_problem(problem).notes == ()

@@ -14,7 +14,8 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.surfaces.planes import Networks
-from fedscope.workflows.sources.problem import Problem, checkpoint_entry, own_network
+from fedscope.workflows.sources.own import own_network
+from fedscope.workflows.sources.problem import Problem, checkpoint_entry
 from fedscope.workflows.sources.samples import Source
 
 

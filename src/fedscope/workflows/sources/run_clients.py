@@ -30,7 +30,8 @@ from fedscope.landscape.loss.trees import joined
 from fedscope.landscape.published.resampling import Loader
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
-from fedscope.workflows.sources.problem import Problem, network, own_network
+from fedscope.workflows.sources.own import own_network
+from fedscope.workflows.sources.problem import Problem, network
 from fedscope.workflows.sources.rounds import MODELS, Kept
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 

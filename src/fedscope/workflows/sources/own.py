@@ -1,0 +1,105 @@
+"""A network and samples of the user's own: MODULE:FACTORY, a pretrained folder, or data in files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from fedscope.checkpoints.file.checkpoint import content_hash
+from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.registry.owned import adapters_of
+from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.errors import UserError, shortened
+from fedscope.factories import called, imported, reason
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.models import own
+from fedscope.models.pretrained import adapters, networks
+from fedscope.pretrained import is_data, is_network
+from fedscope.workflows.sources.samples import Source, draw
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """Samples of the user's own."""
+
+    batches: Batches
+    rows: Tensor | None  # which they are; None where all are taken
+    loss_fn: LossFunction
+
+
+def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
+    """Return the user's network with the weights of ``path``, what was renamed, and their content hash.
+
+    Raises:
+        UserError: there is no such network, or the weights do not fit it.
+    """
+    if is_network(str(source.model)) and adapters.is_folder(path):
+        adapted = adapters.from_folder(str(source.model), path)
+        sha256 = content_hash(adapted.state_dict())
+        return adapted.to(source.device, source.dtype), (f"adapters on {source.model}",), sha256
+    lora = adapters_of(path) if is_network(str(source.model)) else None
+    model = own.network(str(source.model), torch.Generator() if lora else None, lora)
+    whole = is_network(str(source.model)) and networks.is_folder(path)
+    tensors = networks.weights(path) if whole else read(path)
+    fitted = fit(tensors, model.state_dict(keep_vars=True), str(path), entry=source.entry)
+    return filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
+
+
+def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
+    """Return the network with the weights ``state`` of ``path``, on the source's device, in eval mode.
+
+    Raises:
+        UserError: they do not fit it.
+    """
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        reason = shortened(str(error).split("\n", 2)[1])
+        raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
+    return model.to(source.device, source.dtype).eval()
+
+
+def own_data(source: Source) -> OwnData:
+    """Return the source's draw of the user's own samples, which they are, and the loss on them.
+
+    Raises:
+        UserError: the data or the loss cannot be had.
+    """
+    named = imported(source.loss, "--loss") if source.loss else None
+    if is_data(str(source.data)):
+        dataset = data_catalogue.load(str(source.data), model=source.model)
+        split = dataset.test if source.split == "test" else dataset.train
+        batches = Batches.of((split.images, split.wanted))
+        return OwnData(*own_samples(batches, source), named or split.task_loss)
+    return OwnData(*_own_batches(source), named or cross_entropy)
+
+
+def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
+    loader = called(str(source.data), "--data")
+    try:
+        batches = Batches.from_iterable(loader)
+    except UserError:
+        raise
+    except Exception as error:  # whatever the user's loader raises
+        raise UserError(f"--data {source.data}: {reason(error)}") from error
+    return own_samples(batches, source)
+
+
+def own_samples(batches: Batches, source: Source) -> tuple[Batches, Tensor | None]:
+    """Return the source's draw of a user's own samples, and which they are; None where all are taken.
+
+    Raises:
+        UserError: batches that cannot be joined, of sequences of several lengths, say, are to be drawn from.
+    """
+    rows = draw(batches.samples, source)
+    try:
+        chosen = batches.taken(rows.split(source.batch_of(len(rows))))
+    except UserError:  # padded to a length of their own, say: they can be taken as they are
+        if source.samples or source.batch_size:
+            raise
+        return batches.to(source.device, source.dtype), None
+    return chosen.to(source.device, source.dtype), rows
