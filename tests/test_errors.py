@@ -1,6 +1,10 @@
 """The hint at what a mistyped name was meant to be, and what other programs say in short."""
 
-from fedscope.errors import shortened, suggestion
+from typing import Literal, TypedDict, Unpack
+
+import pytest
+
+from fedscope.errors import UserError, check_keywords, shortened, suggestion
 
 
 def test_the_nearest_known_name_is_suggested() -> None:
@@ -28,3 +32,34 @@ def test_what_another_program_says_is_one_line_of_whole_words() -> None:
     assert shortened(ValueError("no\n such  file")) == "no such file"
     assert shortened("one two three", 9) == "one two …"
     assert shortened("one two three", 8) == "one …"
+
+
+class Further(TypedDict, total=False):
+    split: Literal["train", "test"]
+    samples: int | Literal["all"] | None
+    name: str | Literal["none"]
+
+
+def measured(kind: Literal["a", "b"] | None = "a", **on: Unpack[Further]) -> None:
+    """Take what the checks below are of."""
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "message"),
+    [
+        ({"splitt": "train"}, {}, r"measured takes no 'splitt'; did you mean 'split'\?"),
+        ({"kid": 1}, {}, r"did you mean 'kind'\?"),
+        ({"split": "tset"}, {}, r"split is 'tset'; choose one of train, test; did you mean 'test'\?"),
+        ({"samples": "some"}, {}, "samples is 'some'; choose one of all"),
+        ({}, {"kind": "c"}, "kind is 'c'; choose one of a, b"),
+    ],
+)
+def test_keywords_and_choices_that_are_not_there_are_refused(
+    given: dict[str, object], named: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check_keywords(measured, given, Further, **named)
+
+
+def test_other_values_of_keywords_are_left_alone() -> None:
+    check_keywords(measured, {"split": "test", "samples": 3, "name": "x"}, Further, kind=None)

@@ -1,6 +1,6 @@
 """The one exception that users see, what other programs say in short, and a hint at a mistyped name."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 
 class UserError(Exception):
@@ -30,18 +30,42 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
-def check_keywords(function: Callable[..., object], given: Iterable[str], known: type) -> None:
+def check_keywords(
+    function: Callable[..., object], given: Mapping[str, object], known: type, **named: object
+) -> None:
     """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any.
 
+    Texts among their values, and among those of ``named`` parameters, must be one of the literals that the
+    annotation has; one that also takes any text is not checked.
+
     Raises:
-        UserError: there is such a one; which may be meant.
+        UserError: there is such a keyword, or another text; which may be meant.
     """
     from inspect import signature  # imported at the first call
+    from typing import get_type_hints
 
-    further = known.__annotations__
+    further = get_type_hints(known)
     for name in given:
         if name not in further:
             hint = suggestion(name, [*signature(function).parameters, *further])
             raise UserError(
                 f"{function.__qualname__} takes no {name!r}{hint or '; help() shows what it takes'}"
             )
+    own = get_type_hints(function) if named else {}
+    for name, value in {**given, **named}.items():
+        choices = _literals((own | further)[name])
+        if isinstance(value, str) and choices and value not in choices:
+            hint = suggestion(value, choices)
+            raise UserError(f"{name} is {value!r}; choose one of {', '.join(choices)}{hint}")
+
+
+def _literals(annotation: object) -> list[str]:
+    """Return the texts that an annotation has; none where it takes any."""
+    from typing import Literal, get_args, get_origin
+
+    if annotation is str:
+        return []
+    if get_origin(annotation) is Literal:
+        return [one for one in get_args(annotation) if isinstance(one, str)]
+    parts = get_args(annotation)
+    return [] if str in parts else [text for part in parts for text in _literals(part)]

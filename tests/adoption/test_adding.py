@@ -210,3 +210,14 @@ def test_a_network_that_fails_on_the_data_is_kept_by_its_name_and_a_note_says_wh
     assert "fails on the first samples" in notes[0]
     assert "name --model and --data" in notes[0]
     assert load_checkpoint(run.final).info.model.classes is None
+
+
+def test_weights_that_are_not_finite_are_told_and_a_round_that_is_unknown_is_not_zero(tmp_path: Path) -> None:
+    state = build("mlp_digits", 10, 1, torch.Generator()).state_dict()
+    next(iter(state.values()))[0] = float("nan")
+    torch.save(state, tmp_path / "w.pt")
+    registry = Registry(tmp_path / "runs")
+    _, notes = add(tmp_path / "w.pt", identify("mlp_digits", "digits"), registry, "nan", round=7)
+    assert "the weights are not finite" in notes[-1]
+    (row,) = registry.rows()
+    assert (row["rounds"], row["done"]) == (7, None)

@@ -81,6 +81,24 @@ def test_a_state_dict_and_a_file_need_a_network(tmp_path: Path) -> None:
         fedscope.measure(model.state_dict(), model=lambda: 3, data=(INPUTS, LABELS))
 
 
+def test_a_registered_name_is_found_with_a_network_and_data_of_ones_own(registry: Path) -> None:
+    run, images = fedscope.Registry(registry)["a"], torch.rand(40, 1, 8, 8)
+    network = fedscope.load(run).model
+
+    def data() -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(images, LABELS[:40])]
+
+    first, last = (
+        fedscope.measure(
+            what, model=network, data=data, registry=registry, probes=4, tol=0.1
+        ).lambda_max.value
+        for what in ("a@1", run)
+    )
+    assert last == fedscope.measure(network, data=data, probes=4, tol=0.1).lambda_max.value != first
+    with pytest.raises(UserError, match="holds no @7"):
+        fedscope.measure("a@7", model=network, data=data, registry=registry)
+
+
 def test_a_loss_and_a_draw_of_ones_own() -> None:
     model, targets = _net(), torch.zeros(60, 4, dtype=torch.float64)
     found = fedscope.measure(model, data=(INPUTS, targets), loss=nn.MSELoss(), samples=20, seed=1)

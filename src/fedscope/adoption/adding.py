@@ -9,6 +9,7 @@ from torch import Tensor
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity
 from fedscope.adoption.layouts import Layout, look
+from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.storage import remove_tree
@@ -44,6 +45,7 @@ def add(
     newest = layout.round if round is None else round
     spec, fitted = identity.fitted(read(layout.final), str(layout.final), entry)
     identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
+    notes = (*fitted.notes, *_broken(fitted.state))
     values = dict(known or {})
     if newest:
         values.setdefault("rounds", newest)
@@ -51,7 +53,7 @@ def add(
         values.setdefault("clients", count)
     adopted = Adopted(
         registry, name, spec, identity, source=f"{path}: {layout.title}",
-        known=values, notes=fitted.notes,
+        known=values, notes=notes,
     )  # fmt: skip
     try:
         for client, state in _uploads(layout, identity, entry):
@@ -64,7 +66,14 @@ def add(
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise
-    return adopted.run, (*identity.notes, *fitted.notes)
+    return adopted.run, (*identity.notes, *notes)
+
+
+def _broken(state: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yield a note if weights are not finite, as of a training that diverged."""
+    names = [name for name, tensor in state.items() if not tensor.isfinite().all()]
+    if names:
+        yield f"the weights are not finite ({listed(names, 3)}): nothing can be measured at them"
 
 
 def _count(layout: Layout) -> int:

@@ -132,7 +132,7 @@ def clients(
     Raises:
         UserError: a round's uploads were not kept, or an option is wrong; the message says how to mend it.
     """
-    check_keywords(clients, on, On)
+    check_keywords(clients, on, On, anchor=anchor, bn=bn)
     own = [key for key in ("data", "model", "loss", "split") if key in on]
     named = None if own else names_of(what, on)
     if named is None:

@@ -103,7 +103,7 @@ def landscape(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
-    check_keywords(landscape, on, On)
+    check_keywords(landscape, on, On, directions=directions, precision=precision, bn=bn)
     plane = Plane(
         directions=directions, grid=grid, span=span, bn=bn, metrics=tuple(metrics), adaptive=adaptive,
         precision=precision, versions=versions(),

@@ -43,7 +43,12 @@ class Checkpoint(Result):
         return self._problem.info.model_dump() if self._problem.info else {}
 
     def operator(self, name: OperatorName = "hessian", *, bn: BatchNormMode = "eval") -> LossOperator:
-        """Return the ``hessian``, ``ggn``, ``fisher`` or ``mcfisher`` of the loss, for own products."""
+        """Return the ``hessian``, ``ggn``, ``fisher`` or ``mcfisher`` of the loss, for own products.
+
+        Raises:
+            UserError: there is no such operator or mode.
+        """
+        check_keywords(type(self).operator, {}, On, name=name, bn=bn)
         return OPERATORS[name](self.model, self.loss_fn, self.batches, bn=bn)
 
     def table(self) -> Table:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from inspect import isfunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -35,13 +36,13 @@ class On(TypedDict, total=False):
 
     ``samples``: how many, a fixed draw; by default 1,024 of a run's own data, all of yours. ``data``: your
     own: a pair (inputs, targets), a ``DataLoader``, a data set of PyTorch or Hugging Face, any iterable of
-    batches, ``Batches``, or MODULE:FACTORY. ``model``: the network of your own file: a module, a function
-    that makes one, or MODULE:FACTORY. ``loss``: (output, targets) ↦ the mean over the batch, or
-    MODULE:FUNCTION; by default cross-entropy. ``split``: of a run's data. ``batch_size``: by default 128, of
-    your own data fewer where that makes 16 batches. ``dtype`` and ``device``: by default float32 and a GPU if
-    there is one; of a module its own. ``seed``: of samples and probes. ``registry``: by default
-    FEDSCOPE_REGISTRY, or ``checkpoints``. ``data_dir``: folder of data sets, by default FEDSCOPE_DATA.
-    ``progress``: show bars on standard error.
+    batches, ``Batches``, a function that returns one of these, or MODULE:FACTORY. ``model``: the network of
+    your own file: a module, a function that makes one, or MODULE:FACTORY. ``loss``: (output, targets) ↦ the
+    mean over the batch, or MODULE:FUNCTION; by default cross-entropy. ``split``: of a run's data.
+    ``batch_size``: by default 128, of your own data fewer where that makes 16 batches. ``dtype`` and
+    ``device``: by default float32 and a GPU if there is one; of a module its own. ``seed``: of samples and
+    probes. ``registry``: by default FEDSCOPE_REGISTRY, or ``checkpoints``. ``data_dir``: folder of data sets,
+    by default FEDSCOPE_DATA. ``progress``: show bars on standard error.
     """
 
     samples: int | Literal["all"]
@@ -165,13 +166,25 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
     if not isinstance(made, nn.Module):
         raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
     model = deepcopy(made)
-    held: Any = one if isinstance(one, Mapping) else read(Path(_said(one)))
+    path = None if isinstance(one, Mapping) else _file(one, on)
+    held: Any = one if path is None else read(path)
     fitted = fit(held, model.state_dict(keep_vars=True), _said(one))
     model.load_state_dict(fitted.state)
     return model.eval(), Path(_said(one)).name, content_hash(fitted.state), fitted.notes
 
 
+def _file(one: str | Path | Referring, on: On) -> Path:
+    """Return the file of weights: one of that name, or the checkpoint of a registry."""
+    if isinstance(one, Referring):
+        return Registry(one.reference.registry).resolve(one.reference.name)
+    if isinstance(one, Path) or Path(one).exists():
+        return Path(one)
+    return Registry(registry_folder(on)).resolve(one)
+
+
 def _said(one: object) -> str:
+    if isinstance(one, Referring):
+        return one.reference.name
     return str(one) if isinstance(one, str | Path) else f"the {type(one).__name__}"
 
 
@@ -193,7 +206,9 @@ def _source(model: nn.Module, on: On) -> Source:
 
 
 def _batches(data: Any) -> Batches:
-    return Batches.from_iterable(called(data, "--data")) if isinstance(data, str) else Batches.of(data)
+    if isinstance(data, str):
+        return Batches.from_iterable(called(data, "--data"))
+    return Batches.of(data() if isfunction(data) else data)
 
 
 def _placed(model: nn.Module, source: Source) -> nn.Module:

@@ -172,7 +172,7 @@ def _row(run: Run) -> Row:
     shown = (
         run.name, manifest.created, run.status(manifest), s["method"],
         manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
-        s["rounds"], len(metrics),
+        s["rounds"], len(metrics) if metrics or not manifest.added else None,
         accuracies[-1] if accuracies else None, top and top.accuracy, list(run.tags()),
     )  # fmt: skip
     return {**s, **dict(zip(COLUMNS, shown, strict=True))}
