@@ -82,11 +82,11 @@ def test_a_state_dict_and_a_file_need_a_network(tmp_path: Path) -> None:
 
 
 def test_a_registered_name_is_found_with_a_network_and_data_of_ones_own(registry: Path) -> None:
-    run, images = fedscope.Registry(registry)["a"], torch.rand(40, 1, 8, 8)
+    run, images = fedscope.Registry(registry)["a"], torch.rand(16, 1, 8, 8)
     network = fedscope.load(run).model
 
     def data() -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [(images, LABELS[:40])]
+        return [(images, LABELS[:16])]
 
     first, last = (
         fedscope.measure(
