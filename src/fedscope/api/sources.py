@@ -185,6 +185,8 @@ def _file(one: str | Path | Referring, on: On) -> Path:
 def _said(one: object) -> str:
     if isinstance(one, Referring):
         return one.reference.name
+    if isinstance(one, Mapping):
+        return "state_dict"
     return str(one) if isinstance(one, str | Path) else f"the {type(one).__name__}"
 
 

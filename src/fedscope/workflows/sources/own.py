@@ -1,5 +1,6 @@
 """A network and samples of the user's own: MODULE:FACTORY, a pretrained folder, or data in files."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,9 +80,11 @@ def own_data(source: Source) -> OwnData:
 
 
 def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
-    loader = called(str(source.data), "--data")
+    made = called(str(source.data), "--data")
+    if isinstance(made, Mapping) and "train" in made:  # as for training, with what to evaluate on
+        made = made["train"]
     try:
-        batches = Batches.from_iterable(loader)
+        batches = Batches.of(made)
     except UserError:
         raise
     except Exception as error:  # whatever the user's loader raises
