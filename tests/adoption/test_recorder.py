@@ -13,6 +13,9 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.sources.samples import Source
 
 
 def filled(value: float) -> dict[str, Tensor]:
@@ -97,3 +100,32 @@ def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> 
     with pytest.raises(UserError, match="round 2"):
         record.add(2, wrong, {})
     assert len(Registry(tmp_path).run("app").metrics()) == 1
+
+
+def test_a_run_of_named_code_needs_nothing_named_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "recorded_app.py").write_text(
+        "import torch\n"
+        "def network():\n    return torch.nn.Linear(3, 2)\n"
+        "def clients():\n    return [(torch.ones(n, 3), torch.arange(n) % 2) for n in (10, 20)]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    record = Recorder(
+        "app", model="recorded_app:network", dataset="recorded_app:clients", source="here",
+        registry=tmp_path / "runs", clients="last",
+    )  # fmt: skip
+    for client in (0, 1):
+        record.upload(1, client, filled(client), samples=99)
+    record.add(1, filled(0.5), {})
+    record.finish()
+    run = record.run
+    assert run is not None
+    assert not list(verify_run(run))
+    (problem,) = load([run.final], Source())
+    found = list(Participants(problem, "client", "own"))
+    assert [client.batches.samples for client in found] == [8, 16]  # a fifth is held out
+    assert [client.info.samples for client in found if client.info] == [8, 16]
+    with pytest.raises(UserError, match="no client 2"):
+        record.upload(1, 2, filled(1))
