@@ -29,6 +29,7 @@ from fedscope.cli.terminal import console
 )
 @click.option(
     "--dataset",
+    "--data",
     required=True,
     metavar="NAME|MODULE:FACTORY",
     shell_complete=completion.names_of("dataset"),

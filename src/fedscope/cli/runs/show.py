@@ -77,8 +77,9 @@ def _described(found: Run) -> Answer:
     shown: list[console.Piece] = [
         _settings(found, manifest, metrics),
         ("table", "Checkpoints", columns, files, {"text_columns": 3}),
-        _rounds(metrics),
     ]
+    if metrics:
+        shown.append(_rounds(metrics))
     if metrics and metrics[-1].diagnostics:
         shown.append(_diagnostics(metrics))
     counted = [m for m in metrics if m.seconds_in]  # older runs did not count
