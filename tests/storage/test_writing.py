@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -24,6 +25,20 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, bel
         raise OSError("disk full")
     assert (tmp_path / "a.json").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("how", ["whole", "appended"])
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        if how == "whole":
+            storage.write_text(tmp_path / "a.json", "new", below=tmp_path)
+        else:
+            storage.append(tmp_path / "a.json", b"new", below=tmp_path)
+    assert caught.value.filename == str(tmp_path / "a.json")
 
 
 def test_a_write_replaces(tmp_path: Path, below: Path | None) -> None:

@@ -31,7 +31,7 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
     with door.entered(path.parent, below, make=True) as folder:
         door.check(path, folder, "file")
         try:
-            with _created(path.with_name(temporary), folder) as handle:
+            with _naming(path), _created(path.with_name(temporary), folder) as handle:
                 yield handle
                 handle.flush()
                 if durable:
@@ -42,6 +42,17 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say which file a full disk left unwritten, which a write itself does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename = str(path)
+        raise
 
 
 def write_text(path: Path, text: str, *, below: Path | None) -> None:
@@ -113,10 +124,11 @@ def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True)
     with door.entered(path.parent, below, make=True) as folder:
         handle = _opened(path, folder, _APPEND)
         try:
-            while content:  # one write, except on a disk that is nearly full
-                content = content[os.write(handle, content) :]
-            if sync:
-                os.fsync(handle)
+            with _naming(path):
+                while content:  # one write, except on a disk that is nearly full
+                    content = content[os.write(handle, content) :]
+                if sync:
+                    os.fsync(handle)
         finally:
             os.close(handle)
 
