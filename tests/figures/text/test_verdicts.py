@@ -50,6 +50,12 @@ def test_the_dominating_error_is_named_with_its_mend() -> None:
     assert _advice(_record("a", 50.0, probe=1.0))[1].startswith("trace: most of its error is the samples")
 
 
+def test_a_small_error_needs_no_advice() -> None:
+    record = _record("a", 50.0, data=0.04, probe=0.01)
+    record["trace"]["stderr_data"] = 0.0
+    assert _advice(record) == []
+
+
 def test_an_error_that_is_not_known_is_not_judged() -> None:
     record = _record("a", 50.0)
     record["lambda_max"] |= {"value": None, "stderr_data": None, "residual": None}

@@ -12,6 +12,7 @@ from fedscope.records.landscape import LandscapeRecord
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
 FEW = 30  # samples that carry an eigenvalue: its error is then known badly
+SMALL = 1e-3  # of a value: an error that needs no advice
 ONE_BATCH = "the error from the samples is not known from one batch; a smaller --batch-size would tell it"
 
 
@@ -81,7 +82,7 @@ def _dominating(name: str, value: float, errors: Mapping[tuple[str, str], float]
     if not known or not value or math.isnan(value):
         return []
     (source, mend), largest = max(known.items(), key=lambda item: item[1])
-    if not largest:
+    if largest < SMALL * abs(value):
         return []
     return [f"{name}: most of its error is {source} ({100 * largest / abs(value):.2g} %); {mend}"]
 
