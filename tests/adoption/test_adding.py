@@ -185,6 +185,29 @@ def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
     assert not (own / "runs" / "three").exists()
 
 
+def test_a_clients_file_that_says_its_number_is_that_client(own: Path) -> None:
+    state = nn.Linear(3, 2).state_dict()
+    for name in ("client_1.pt", "client-0.npz", "client_7.pt", "other.pt"):
+        if name.endswith(".npz"):
+            np.savez(own / name, *[tensor.numpy() for tensor in state.values()])
+        else:
+            torch.save(state, own / name)
+    registry, identity = Registry(own / "runs"), identify("own_of_added:network", "own_of_added:data")
+    for name, files, numbers in (
+        ("turned", ("client_1.pt", "client-0.npz"), [0, 1]),
+        ("some", ("client_1.pt",), [1]),
+        ("mixed", ("client_1.pt", "other.pt"), [0, 1]),
+    ):
+        run, _ = add(own / "w.pt", identity, registry, name, clients=tuple(own / file for file in files))
+        infos = [load_checkpoint(path).info for path in run.clients()]
+        assert [(one.client, one.samples) for one in infos] == [(n, (10, 20)[n]) for n in numbers]
+    plain, two = identify("own_of_added:network", "mine"), (own / "client_1.pt", own / "client_7.pt")
+    run, _ = add(own / "w.pt", plain, registry, "far", clients=two)
+    assert [load_checkpoint(path).info.client for path in run.clients()] == [1, 7]
+    assert not run.manifest().states("clients")
+    assert not list(verify_run(run))
+
+
 def test_own_data_in_one_piece_and_what_is_held_out(own: Path) -> None:
     registry = Registry(own / "runs")
     run, _ = add(own / "w.pt", identify("own_of_added:network", "own_of_added:whole"), registry, "whole")

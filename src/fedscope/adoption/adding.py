@@ -77,7 +77,10 @@ def _broken(state: Mapping[str, Tensor]) -> Iterator[str]:
 
 
 def _count(layout: Layout) -> int:
-    return len(layout.table()) if layout.rows else len(layout.clients)
+    """Return how many clients there are; 0 where that is not known, as of some of them."""
+    if layout.rows:
+        return len(layout.table())
+    return len(layout.clients) if layout.clients.keys() == {*range(len(layout.clients))} else 0
 
 
 def _state(identity: Identity, file: Path, entry: str) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, read
+from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, numbered, read
 from fedscope.errors import UserError
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
@@ -65,7 +65,8 @@ class Layout:
 def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:
     """Return the layout at ``path``: one file, or a folder of a known layout, with or without ``clients``.
 
-    These are the clients' files in their order, or one ``.npy`` with a row for each.
+    These are the clients' files, of which each ``client_K`` is client K, or else all are numbered from 0 in
+    their order; or one ``.npy`` with a row for each.
 
     Raises:
         UserError: nothing, or a folder of another layout; or a client's file is missing.
@@ -77,7 +78,10 @@ def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:
         if not file.exists():
             raise UserError(f"no such file or folder: {file}")
     rows = clients[0] if len(clients) == 1 and clients[0].suffix == ".npy" else None
-    return replace(layout, clients={} if rows else dict(enumerate(clients)), rows=rows)
+    named = numbered(clients)
+    if len(named) < len(clients):
+        named = dict(enumerate(clients))
+    return replace(layout, clients={} if rows else named, rows=rows)
 
 
 def _layout(path: Path) -> Layout:

@@ -6,7 +6,7 @@ becomes a name (``state_dict.model.fc.weight``), and what is no tensor is left o
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -22,7 +22,7 @@ from fedscope.storage.limits import parse_json
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
 SHARDED = tuple(f"{name}.index.json" for name in SINGLE)
 DEEPEST = 8
-_CLIENT = re.compile(r"client_?([0-9]{1,9})\.(?:pt|pth|safetensors)")
+_CLIENT = re.compile(r"client[_-]?([0-9]{1,9})\.(?:pt|pth|safetensors|npz)")
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -55,7 +55,12 @@ def read(path: Path) -> dict[str, Tensor]:
 
 def clients_in(folder: Path) -> dict[int, Path]:
     """Return the files ``client_K.pt`` of a folder by K, as FedAlign names its uploads."""
-    matches = ((_CLIENT.fullmatch(path.name), path) for path in sorted(folder.iterdir()))
+    return numbered(sorted(folder.iterdir()))
+
+
+def numbered(files: Iterable[Path]) -> dict[int, Path]:
+    """Return those of the files that are named ``client_K``, by K."""
+    matches = ((_CLIENT.fullmatch(path.name), path) for path in files)
     return {int(match[1]): path for match, path in matches if match}
 
 

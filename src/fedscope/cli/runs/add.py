@@ -42,7 +42,8 @@ from fedscope.cli.terminal import console
     "--round", type=click.IntRange(0), help="Rounds it has been trained for, where its name does not say."
 )
 @click.option("--client", "clients", multiple=True, type=click.Path(path_type=Path),
-              help="A client's file; may be repeated. A single .npy has a row for each.")  # fmt: skip
+              help="A client's file; may be repeated. client_K is client K, others are numbered from 0. A "
+              "single .npy has a row for each.")  # fmt: skip
 @click.option(
     "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
 )

@@ -105,7 +105,7 @@ class Participants:
     def numbers(self) -> list[int]:
         """Which clients these are."""
         if self._weights == "client":
-            return [int(path.stem.removeprefix("client").lstrip("_")) for path in self._files]
+            return [int(path.stem.removeprefix("client").lstrip("_-")) for path in self._files]
         assert self._problem.info
         return list(range(self._problem.info.settings.clients))
 
