@@ -128,6 +128,10 @@ def test_flowers_folder(tmp_path: Path) -> None:
     run, notes = add(tmp_path, identify("mlp_digits", "digits"), registry, "flower")
     assert notes == ("named 4 arrays in the order of the network's state_dict()",)
     assert load_checkpoint(run.final).info.round == 10
+    assert run.clients() == []
+    np.savez(tmp_path / "client_3.npz", *[tensor.numpy() for tensor in states[0].values()])
+    (one,) = add(tmp_path, identify("mlp_digits", "digits"), registry, "clients")[0].clients()
+    assert (load_checkpoint(one).info.client, load_checkpoint(one).info.round) == (3, 10)
     for reference, state in zip(("flower@2", "flower"), states, strict=True):
         loaded = load_checkpoint(registry.resolve(reference)).state
         assert all(torch.equal(loaded[name], state[name]) for name in state)

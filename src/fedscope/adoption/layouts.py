@@ -114,7 +114,8 @@ def _rounds(folder: Path) -> Layout | None:
     if not of_round:
         return None
     newest = max(of_round)
-    return Layout("a file of each round (Flower)", of_round.pop(newest), newest, of_round)
+    last = of_round.pop(newest)
+    return Layout("a file of each round (Flower)", last, newest, of_round, clients=clients_in(folder))
 
 
 def _means(folder: Path) -> Layout | None:
