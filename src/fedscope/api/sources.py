@@ -42,7 +42,8 @@ class On(TypedDict, total=False):
     ``batch_size``: by default 128, of your own data fewer where that makes 16 batches. ``dtype`` and
     ``device``: by default float32 and a GPU if there is one; of a module its own. ``seed``: of samples and
     probes. ``registry``: by default FEDSCOPE_REGISTRY, or ``checkpoints``. ``data_dir``: folder of data sets,
-    by default FEDSCOPE_DATA. ``progress``: show bars on standard error.
+    by default FEDSCOPE_DATA. ``names``: what networks and weights of your own are called in tables and
+    figures, in their order; by default their files or classes. ``progress``: show bars on standard error.
     """
 
     samples: int | Literal["all"]
@@ -56,6 +57,7 @@ class On(TypedDict, total=False):
     seed: int
     registry: str | Path
     data_dir: str | Path
+    names: str | Sequence[str]
     progress: bool
 
 
@@ -104,8 +106,8 @@ def found(what: Sequence[Weights], on: On) -> Found:
     """
     named = names_of(what, on)
     if named is not None:
-        names, registry = named
-        targets = targets_of(names, registry, on)
+        references, registry = named
+        targets = targets_of(references, registry, on)
         return Found(problems(targets, reporter(progress=False)), Registry(registry).analysis)
     if "data" not in on:
         raise UserError(
@@ -118,26 +120,41 @@ def found(what: Sequence[Weights], on: On) -> Found:
         raise UserError("there is no network: give a module, a file or a state_dict")
     source = _source(made[0][0], on)
     batches, rows = own_samples(given, source)
-    own = []
-    for place, (model, name, sha256, notes) in enumerate(made):
-        count = sum(other == name for _, other, _, _ in made[: place + 1])
-        path = Path(name if count == 1 else f"{name}-{count}")
-        placed = _placed(model, source)
-        own.append(Problem(placed, loss_fn, batches, source, path, sha256, None, notes, rows))
+    own = [
+        Problem(_placed(model, source), loss_fn, batches, source, Path(name), sha256, None, notes, rows)
+        for (model, _, sha256, notes), name in zip(made, _names([one[1] for one in made], on), strict=True)
+    ]
     return Found([own_problem(problem) for problem in own], None)
+
+
+def _names(found: Sequence[str], on: On) -> list[str]:
+    """Return what the networks are called: as asked for, else as ``found``, those of one name numbered.
+
+    Raises:
+        UserError: there is not a name for each, of its own.
+    """
+    if "names" not in on:
+        counts = [found[: place + 1].count(name) for place, name in enumerate(found)]
+        return [name if count == 1 else f"{name}-{count}" for name, count in zip(found, counts, strict=True)]
+    names = [on["names"]] if isinstance(on["names"], str) else list(on["names"])
+    if len(names) != len(found) or len({*names}) < len(names) or not all(names):
+        raise UserError(f"names are {len(found)}, one for each network and all different, not {names}")
+    return [name.replace("/", "∕") for name in names]  # a path has slashes; this one is drawn like them
 
 
 def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
     """Return the references of checkpoints and their registry; None where an object is among what is given.
 
     Raises:
-        UserError: they are of several registries.
+        UserError: they are of several registries, or are to have other names.
     """
     given = (on.get("data"), on.get("model"), on.get("loss"))
     if not all(one is None or isinstance(one, str) for one in given):
         return None
     if any(isinstance(one, nn.Module | Mapping) for one in what):
         return None
+    if "names" in on:
+        raise UserError("checkpoints of a registry have names of their own; leave names out")
     referring = [one.reference for one in what if isinstance(one, Referring)]
     places = {one.registry.absolute() for one in referring}
     if len(places) > 1 or (places and "registry" in on and places != {registry_folder(on).absolute()}):
