@@ -72,6 +72,10 @@ def test_a_list_of_a_networks_own_names_is_taken_by_name() -> None:
         (list(STATE.values())[:3], "the network has 9 tensors, 6 of them parameters"),
         (list(STATE.values())[::-1], r"array 0 is \(3,\), conv.weight \(2, 1, 3, 3\)"),
         ([tensor for name, tensor in STATE.items() if "bn.r" not in name], "a list of 7 arrays"),
+        (
+            [tensor for name, tensor in FLOATS.items() if "bn.r" not in name],
+            r"as long as parameters\(\), which lack its bn.running_mean, bn.running_var; save its state_dict",
+        ),
     ],
 )
 def test_another_list_is_refused(tensors: list[Tensor], message: str) -> None:

@@ -63,9 +63,12 @@ def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> 
     own = _parameters(wanted)
     counted = [name for name in wanted if not counts_batches(name)]
     orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    if all(isinstance(wanted[name], nn.Parameter) for name in counted):
-        orders["parameters()"] = list(own.values())
+    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
     faults = list[str]()
+    if not kept:
+        orders["parameters()"] = list(own.values())
+    elif len(arrays) == len(own):
+        faults.append(f"it is as long as parameters(), which lack its {listed(kept)}; save its state_dict()")
     for order, names in orders.items():
         if len(names) != len(arrays):
             continue
