@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -68,6 +68,19 @@ def _own_code_is_forgotten(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     for name, module in sys.modules.copy().items():  # at once: a thread may import
         if str(getattr(module, "__file__", "")).startswith(folder):
             del sys.modules[name]
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Return a writer of modules, ``code("mine", "…")``, into ``tmp_path``, the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, content: str) -> Path:
+        path = tmp_path / f"{name}.py"
+        path.write_text(content, encoding="utf-8")
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="session")

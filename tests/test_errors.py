@@ -4,7 +4,7 @@ from typing import Literal, TypedDict, Unpack
 
 import pytest
 
-from fedscope.errors import UserError, check_keywords, shortened, suggestion
+from fedscope.errors import UserError, check_choices, check_keywords, shortened, suggestion
 
 
 def test_the_nearest_known_name_is_suggested() -> None:
@@ -63,3 +63,9 @@ def test_keywords_and_choices_that_are_not_there_are_refused(
 
 def test_other_values_of_keywords_are_left_alone() -> None:
     check_keywords(measured, {"split": "test", "samples": 3, "name": "x"}, Further, kind=None)
+
+
+def test_the_choices_of_a_class_are_those_of_its_fields() -> None:
+    check_choices(Further, split="test", name="anything")
+    with pytest.raises(UserError, match="split is 'x'; choose one of train, test"):
+        check_choices(Further, split="x")

@@ -35,25 +35,39 @@ def check_keywords(
 ) -> None:
     """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any.
 
-    Texts among their values, and among those of ``named`` parameters, must be one of the literals that the
-    annotation has; one that also takes any text is not checked.
+    The choices among their values, and among those of ``named`` parameters, are checked too.
 
     Raises:
-        UserError: there is such a keyword, or another text; which may be meant.
+        UserError: there is such a keyword, and which may be meant; or as :func:`check_choices`.
     """
     from inspect import signature  # imported at the first call
-    from typing import get_type_hints
 
-    further = get_type_hints(known)
+    further = known.__annotations__
     for name in given:
         if name not in further:
             hint = suggestion(name, [*signature(function).parameters, *further])
             raise UserError(
                 f"{function.__qualname__} takes no {name!r}{hint or '; help() shows what it takes'}"
             )
-    own = get_type_hints(function) if named else {}
-    for name, value in {**given, **named}.items():
-        choices = _literals((own | further)[name])
+    check_choices(known, **given)
+    check_choices(function, **named)
+
+
+def check_choices(annotated: object, **values: object) -> None:
+    """Refuse a text that is none of the literals that the annotation of its name has.
+
+    Args:
+        annotated: a function, or a class with annotated fields.
+        **values: by name. One whose annotation takes any text is not checked.
+
+    Raises:
+        UserError: there is such a text; which may be meant.
+    """
+    from typing import get_type_hints  # imported at the first call
+
+    hints = get_type_hints(annotated) if values else {}
+    for name, value in values.items():
+        choices = _literals(hints[name])
         if isinstance(value, str) and choices and value not in choices:
             hint = suggestion(value, choices)
             raise UserError(f"{name} is {value!r}; choose one of {', '.join(choices)}{hint}")

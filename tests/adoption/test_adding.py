@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -156,17 +156,20 @@ def data():
 
 def whole():
     return {"train": clients()[1], "test": clients()[0]}
+
+def frozen():
+    model = network()
+    model.weight.requires_grad_(False)
+    return model
 """
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "own_of_added.py").write_text(OWN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+def own(tmp_path: Path, code: Callable[[str, str], Path]) -> Path:
+    """A folder with ``own_of_added.py`` and ``w.pt``, the working directory."""
+    code("own_of_added", OWN)
     torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "w.pt")
-    yield tmp_path
-    sys.modules.pop("own_of_added", None)
+    return tmp_path
 
 
 def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
@@ -184,6 +187,9 @@ def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
     ((inputs, targets),) = client.batches
     assert torch.equal(inputs, sys.modules["own_of_added"].clients()[1][0])
     assert targets.tolist() == [row % 2 for row in range(20)]
+    frozen, _ = add(own / "w.pt", identify("own_of_added:frozen", "own_of_added:data"), registry, "frozen")
+    (left_out,) = load([frozen.final], Source())[0].notes
+    assert left_out == "left out 6 parameters that require no gradient; 2 are analysed"
     with pytest.raises(UserError, match="has 2 clients from 0 up, and no client 2"):
         add(own / "w.pt", identity, registry, "three", clients=(*files, own / "w.pt"))
     assert not (own / "runs" / "three").exists()

@@ -1,5 +1,6 @@
 """Rounds and clients that any program registers."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +104,14 @@ def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> 
 
 
 def test_a_run_of_named_code_needs_nothing_named_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, code: Callable[[str, str], Path]
 ) -> None:
-    (tmp_path / "recorded_app.py").write_text(
+    code(
+        "recorded_app",
         "import torch\n"
         "def network():\n    return torch.nn.Linear(3, 2)\n"
-        "def clients():\n    return [(torch.ones(n, 3), torch.arange(n) % 2) for n in (10, 20)]\n"
+        "def clients():\n    return [(torch.ones(n, 3), torch.arange(n) % 2) for n in (10, 20)]\n",
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
     record = Recorder(
         "app", model="recorded_app:network", dataset="recorded_app:clients", source="here",
         registry=tmp_path / "runs", clients="last",

@@ -162,18 +162,18 @@ def test_a_misspelt_keyword_is_refused(call: str, keyword: str, message: str) ->
 
 def test_networks_are_called_as_one_names_them(tmp_path: Path) -> None:
     nets, data = [_net(), _net()], (INPUTS, LABELS)
-    names = ["FedAvg", "α = 0.1/K"]
+    names = ["FedAvg", "α = 0.1"]
     with torch.no_grad():
         next(nets[1].parameters()).add_(1)
     table = repr(fedscope.compare(*nets, data=data, names=names, probes=4))
     assert "FedAvg" in table
-    assert "α = 0.1∕K" in table
+    assert "α = 0.1" in table
     assert "Sequential" not in table
     planes = fedscope.landscape(*nets, data=data, names=names, directions="random", grid=3)
-    assert [plane.checkpoint.path for plane in planes.records] == ["FedAvg", "α = 0.1∕K"]
+    assert [plane.checkpoint.path for plane in planes.records] == ["FedAvg", "α = 0.1"]
     assert fedscope.measure(nets[0], data=data, names="one", probes=4).record.checkpoint.path == "one"
-    for wrong in (["a"], ["a", "a"], ["a", ""]):
-        with pytest.raises(UserError, match="names are 2"):
+    for wrong in (["a"], ["a", "a"], ["a", ""], ["a", "b/c"]):
+        with pytest.raises(UserError, match=r"names are (2|not)"):
             fedscope.compare(*nets, data=data, names=wrong)
     with pytest.raises(UserError, match="names of their own"):
         fedscope.measure("a", registry=tmp_path, names=["b"])

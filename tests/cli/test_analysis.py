@@ -4,6 +4,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -384,15 +385,15 @@ def test_a_fault_in_the_users_own_code_is_told_as_that(
     assert message in done.err
 
 
-def test_own_data_is_read_once_and_drawn_by_the_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "shuffled.py").write_text(
+def test_own_data_is_read_once_and_drawn_by_the_seed(code: Callable[[str, str], Path]) -> None:
+    code(
+        "shuffled",
         "import torch\n"
         "def model():\n    return torch.nn.Linear(1, 10)\n"
         "def data():\n"
         "    rows = torch.randperm(100)\n"
-        "    return zip(rows[:, None].float().split(30), (rows // 10).split(30))\n"
+        "    return zip(rows[:, None].float().split(30), (rows // 10).split(30))\n",
     )
-    monkeypatch.chdir(tmp_path)
     torch.save(nn.Linear(1, 10).state_dict(), "w.pt")
     own = {"model": "shuffled:model", "data": "shuffled:data", "batch_size": 16}
     first, second = load_problems([Path("w.pt")] * 2, Source(samples=50, **own))  # type: ignore[arg-type]
@@ -405,24 +406,21 @@ def test_own_data_is_read_once_and_drawn_by_the_seed(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("form", ["(x, y)", "(x.numpy(), y.numpy())", "TensorDataset(x, y)", "parts",
                                   "{'train': parts, 'test': (x[:3], y[:3])}"])  # fmt: skip
-def test_own_data_may_come_as_for_training(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "whole.py").write_text(
+def test_own_data_may_come_as_for_training(form: str, code: Callable[[str, str], Path]) -> None:
+    code(
+        "whole",
         "import torch\nfrom torch.utils.data import TensorDataset\n"
         "def model():\n    return torch.nn.Linear(1, 10)\n"
         "def data():\n"
         "    x, y = torch.arange(100.)[:, None], torch.arange(100) // 10\n"
         "    parts = [(x[:30], y[:30]), (x[30:], y[30:])]\n"
-        f"    return {form}\n"
+        f"    return {form}\n",
     )
-    monkeypatch.chdir(tmp_path)
     torch.save(nn.Linear(1, 10).state_dict(), "w.pt")
     (problem,) = load_problems([Path("w.pt")], Source(model="whole:model", data="whole:data"))
     inputs, targets = (torch.cat(parts) for parts in zip(*problem.batches, strict=True))
     assert torch.equal(inputs, torch.arange(100.0)[:, None])
     assert torch.equal(targets, torch.arange(100) // 10)
-    sys.modules.pop("whole", None)
 
 
 def test_a_state_dict_that_does_not_fit_is_told(fedscope: Command, tmp_path: Path) -> None:

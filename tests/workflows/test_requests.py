@@ -2,15 +2,17 @@
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from fedscope.cli import hessian, plot_landscape, report
 from fedscope.cli.options.reading import CROSSING, RESAMPLING, request_of
+from fedscope.errors import UserError
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.report import ReportRequest
-from fedscope.workflows.requests import Request
+from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 
 
@@ -19,6 +21,12 @@ def test_curvature_is_asked_for_as_by_the_command() -> None:
         plain = {field.name for field in fields(Request)} & set(context.params)
         names = {*plain, *CROSSING, *RESAMPLING}
         assert request_of(Targets(Path()), **{name: context.params[name] for name in names}) == Request()
+
+
+@pytest.mark.parametrize("option", ["weights", "data", "pairs", "aim"])
+def test_a_way_to_compare_clients_that_is_not_there_is_refused(option: str) -> None:
+    with pytest.raises(UserError, match=f"{option} is 'globl'; choose one of"):
+        CrossClientRequest(**dict[str, Any]({option: "globl"}))
 
 
 @pytest.mark.parametrize(

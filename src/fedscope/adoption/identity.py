@@ -13,12 +13,11 @@ from fedscope.checkpoints.registry.rows import ClientRows
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets.own import source_of
 from fedscope.errors import UserError
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
 from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
-
-TRIED = 2  # samples: enough for a BatchNorm without positions
 
 
 @dataclass(frozen=True)
@@ -95,14 +94,13 @@ def identify(
     if rows:
         known |= {"partition": "own", "clients": len(rows.clients)}
         notes.insert(0, f"{dataset} makes a data set for each of {len(rows.clients)} clients")
-    source = digest(dataset, *([test_data] if test_data else [])) if is_own(dataset) else ""
     data = DataSpec(
         name=dataset,
         augmentation=augmentation,
         fingerprint=found.fingerprint,
         train_samples=len(found.train),
         test_samples=len(found.test),
-        source=source,
+        source=source_of(dataset, test_data),
     )
     return Identity(tuple(variants), data, known, rows, tuple(notes))
 
@@ -127,13 +125,10 @@ def _own(
     name: str, dataset: Dataset, pipeline: Pipeline
 ) -> tuple[tuple[ModelSpec, Mapping[str, Tensor]], tuple[str, ...]]:
     """Return a network of the user's own with its classes; if it fails on the data by its name, and why."""
-    network, train = own.network(name), dataset.train
-    rows = torch.arange(min(TRIED, len(train)))
-    least = len(dataset.classes) if train.targets is None else 1
+    network = own.network(name)
     state = network.state_dict(keep_vars=True)
     try:
-        inputs = pipeline.test(train.images, rows)
-        classes = own.check_classifier(network, name, inputs, train.wanted[rows], train.task_loss, least)
+        classes = own.check_classifier(network, name, *dataset.tried(pipeline), dataset.least_outputs)
     except UserError as error:
         return (ModelSpec(name=name), state), (f"{error}; name --model and --data when you analyse it",)
     return (ModelSpec(name=name, classes=classes, source=digest(name)), state), ()

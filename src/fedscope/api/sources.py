@@ -26,7 +26,7 @@ from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
 from fedscope.workflows.sources.own import own_samples
 from fedscope.workflows.sources.problem import Problem, own_problem
-from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
 
@@ -43,7 +43,7 @@ class On(TypedDict, total=False):
     ``device``: by default float32 and a GPU if there is one; of a module its own. ``seed``: of samples and
     probes. ``registry``: by default FEDSCOPE_REGISTRY, or ``checkpoints``. ``data_dir``: folder of data sets,
     by default FEDSCOPE_DATA. ``names``: what networks and weights of your own are called in tables and
-    figures, in their order; by default their files or classes. ``progress``: show bars on standard error.
+    figures, in their order; by default their classes or files. ``progress``: show bars on standard error.
     """
 
     samples: int | Literal["all"]
@@ -137,9 +137,11 @@ def _names(found: Sequence[str], on: On) -> list[str]:
         counts = [found[: place + 1].count(name) for place, name in enumerate(found)]
         return [name if count == 1 else f"{name}-{count}" for name, count in zip(found, counts, strict=True)]
     names = [on["names"]] if isinstance(on["names"], str) else list(on["names"])
-    if len(names) != len(found) or len({*names}) < len(names) or not all(names):
+    if len(names) != len(found) or len({*names}) < len(names):
         raise UserError(f"names are {len(found)}, one for each network and all different, not {names}")
-    return [name.replace("/", "∕") for name in names]  # a path has slashes; this one is drawn like them
+    if any(not name or "/" in name for name in names):
+        raise UserError(f"names are not empty and have no slash, unlike one of {names}")
+    return names
 
 
 def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
@@ -154,7 +156,7 @@ def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
     if any(isinstance(one, nn.Module | Mapping) for one in what):
         return None
     if "names" in on:
-        raise UserError("checkpoints of a registry have names of their own; leave names out")
+        raise UserError("runs and files that a text names have names of their own; leave names out")
     referring = [one.reference for one in what if isinstance(one, Referring)]
     places = {one.registry.absolute() for one in referring}
     if len(places) > 1 or (places and "registry" in on and places != {registry_folder(on).absolute()}):
@@ -183,8 +185,7 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
     if not isinstance(made, nn.Module):
         raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
     model = deepcopy(made)
-    path = None if isinstance(one, Mapping) else _file(one, on)
-    held: Any = one if path is None else read(path)
+    held: Any = one if isinstance(one, Mapping) else read(_file(one, on))
     fitted = fit(held, model.state_dict(keep_vars=True), _said(one))
     model.load_state_dict(fitted.state)
     return model.eval(), Path(_said(one)).name, content_hash(fitted.state), fitted.notes
@@ -192,11 +193,11 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
 
 def _file(one: str | Path | Referring, on: On) -> Path:
     """Return the file of weights: one of that name, or the checkpoint of a registry."""
+    if isinstance(one, Path):
+        return one
     if isinstance(one, Referring):
         return Registry(one.reference.registry).resolve(one.reference.name)
-    if isinstance(one, Path) or Path(one).exists():
-        return Path(one)
-    return Registry(registry_folder(on)).resolve(one)
+    return file_or_registered(one, Registry(registry_folder(on)))
 
 
 def _said(one: object) -> str:

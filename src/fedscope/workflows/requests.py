@@ -15,7 +15,7 @@ from fedscope.choices import (
     ReadingName,
     Weights,
 )
-from fedscope.errors import UserError
+from fedscope.errors import UserError, check_choices
 
 Engine = Literal["fedscope", "pyhessian", "power"]
 LISTED = 10  # samples of the largest influence on λ_max, unless another number is asked for
@@ -33,6 +33,9 @@ class CrossClientRequest:
     max_probes: int = 128
     aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
     overlap: int | None = None  # leading eigenvectors to compare with the global model's
+
+    def __post_init__(self) -> None:
+        check_choices(CrossClientRequest, **vars(self))
 
     def settled(self, reading: ReadingName) -> "CrossClientRequest":
         """Return the options with nothing left open."""

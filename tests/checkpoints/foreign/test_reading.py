@@ -112,7 +112,7 @@ def test_several_arrays_of_numpy(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], STATE[name]) for name in STATE)
 
 
-@pytest.mark.parametrize("fault", ["objects", "texts", "bomb", "cut", "no zip"])
+@pytest.mark.parametrize("fault", ["objects", "texts", "bomb", "encrypted", "cut", "no zip"])
 def test_a_bad_file_of_arrays_is_refused(tmp_path: Path, fault: str) -> None:
     path = tmp_path / "bad.npz"
     if fault == "objects":
@@ -121,6 +121,12 @@ def test_a_bad_file_of_arrays_is_refused(tmp_path: Path, fault: str) -> None:
         np.savez(path, np.array(["a"]))
     elif fault == "bomb":
         np.savez_compressed(path, np.zeros(10_000_000, dtype=np.float32))
+    elif fault == "encrypted":
+        np.savez(path, np.ones(3))
+        content = bytearray(path.read_bytes())
+        for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # its flags, in both headers
+            content[content.index(mark) + place] |= 1
+        path.write_bytes(content)
     elif fault == "cut":
         np.savez(path, np.ones(1000))
         path.write_bytes(path.read_bytes()[:-100])

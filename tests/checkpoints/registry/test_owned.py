@@ -8,8 +8,8 @@ import pytest
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.owned import data_note, network_note
+from fedscope.data.sets.own import source_of
 from fedscope.errors import UserError
-from fedscope.federated.setup.settings import source
 from fedscope.own import digest
 
 NET, DATA, TEST = "owned_net:Net", "owned_data:clients", "owned_test:held"
@@ -25,7 +25,8 @@ def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Manifest:
     settings = Settings(model=NET, dataset=DATA, test_data=TEST, partition="own", clients=3)
     return Manifest(
         name="a", created="2026-01-01T00:00:00+00:00", settings=settings, versions={},
-        model=ModelSpec(name=NET, source=digest(NET)), data=DataSpec(name=DATA, source=source(settings)),
+        model=ModelSpec(name=NET, source=digest(NET)),
+        data=DataSpec(name=DATA, source=source_of(DATA, settings.test_data)),
     )  # fmt: skip
 
 

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,16 +69,15 @@ def test_a_split_that_the_data_lack_is_refused(run: Run) -> None:
 
 
 def test_a_split_is_of_registered_data_alone(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, code: Callable[[str, str], Path]
 ) -> None:
-    (tmp_path / "own.py").write_text(
+    code(
+        "own",
         "import torch\n"
         "def net():\n    return torch.nn.Linear(4, 3)\n"
-        "def data():\n    return [(torch.ones(6, 4), torch.zeros(6, dtype=torch.long))]\n"
+        "def data():\n    return [(torch.ones(6, 4), torch.zeros(6, dtype=torch.long))]\n",
     )
     torch.save(torch.nn.Linear(4, 3).state_dict(), tmp_path / "own.pt")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
     asked = Targets(run.root, ("tiny",), split="test", samples=16, named={"split": "--split"})
     (problem,) = problems(asked)
     assert problem.description["split"] == "test"
@@ -87,18 +87,18 @@ def test_a_split_is_of_registered_data_alone(
 
 
 def test_batches_of_unequal_lengths_are_taken_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, code: Callable[[str, str], Path]
 ) -> None:
     """Samples of different shapes cannot be drawn from, nor put into other batches."""
-    (tmp_path / "ragged.py").write_text(
+    code(
+        "ragged",
         "import torch\n"
         "def net():\n"
         "    return torch.nn.Sequential(torch.nn.AdaptiveAvgPool1d(4), torch.nn.Linear(4, 3))\n"
         "def data():\n"
-        "    return [(torch.randn(2, n), torch.zeros(2, dtype=torch.long)) for n in (5, 6, 7)]\n"
+        "    return [(torch.randn(2, n), torch.zeros(2, dtype=torch.long)) for n in (5, 6, 7)]\n",
     )
     torch.save({"1.weight": torch.ones(3, 4), "1.bias": torch.ones(3)}, tmp_path / "net.pt")
-    monkeypatch.syspath_prepend(tmp_path)
     own = Source(model="ragged:net", data="ragged:data")
     (problem,) = load([tmp_path / "net.pt"], own)
     assert [tuple(inputs.shape) for inputs, _ in problem.batches] == [(2, 5), (2, 6), (2, 7)]

@@ -12,9 +12,11 @@ from fedscope.streams import torch_stream
 from fedscope.task_loss import IGNORED, TaskLoss
 
 if TYPE_CHECKING:
+    from fedscope.data.augment import Pipeline
     from fedscope.data.reading.files import Files
 
 SPLITS = ("train", "test", "validation")
+TRIED = 2  # samples: enough for a BatchNorm without positions
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,16 @@ class Dataset:
     note: str = ""  # such as shards that are missing
     domains: tuple[str, ...] = ()
     validation: Split | None = None
+
+    @property
+    def least_outputs(self) -> int:
+        """How many outputs a network needs: the classes; of text, where tokens are predicted, one."""
+        return len(self.classes) if self.train.targets is None else 1
+
+    def tried(self, pipeline: "Pipeline") -> tuple[Tensor, Tensor, TaskLoss]:
+        """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
+        rows = torch.arange(min(TRIED, len(self.train)))
+        return pipeline.test(self.train.images, rows), self.train.wanted[rows], self.train.task_loss
 
 
 def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:

@@ -18,7 +18,7 @@ from fedscope.data.loading.datasets import Dataset, Split, fingerprint
 from fedscope.data.processed import load as processed
 from fedscope.errors import UserError
 from fedscope.factories import called, reason
-from fedscope.own import digest
+from fedscope.own import digest, is_own
 from fedscope.streams import seeded, torch_stream
 
 HELD_OUT = 0.2  # of each client's samples, or of all, where there are no test data
@@ -35,7 +35,7 @@ def load(reference: str, test: str | None = None, model: str | None = None) -> D
     Raises:
         UserError: a factory fails, or returns no classified samples.
     """
-    source = digest(reference, *([test] if test else []))
+    source = source_of(reference, test)
     if pretrained.is_data(reference):
         return _processed(reference, test, model, source)
     return _loaded(reference, test, source)
@@ -84,6 +84,11 @@ def clients(reference: str, test: str | None = None) -> int | None:
         return None
     owners = load(reference, test).train.clients
     return None if owners is None else 1 + int(owners.max())
+
+
+def source_of(reference: str, test: str | None = None) -> str:
+    """Return the SHA-256 of the files that make data of the user's own; "" of a data set of the catalogue."""
+    return digest(reference, *([test] if test else [])) if is_own(reference) else ""
 
 
 def _made(reference: str, flag: str) -> Any:

@@ -27,6 +27,7 @@ from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.partition.shift import shift_rounds
 from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets.own import source_of
 from fedscope.federated.methods import foreign, parse
 from fedscope.federated.record.checked import checked
 from fedscope.federated.record.flat import FlatModel
@@ -37,7 +38,7 @@ from fedscope.federated.setup.compatibility import check_batches
 from fedscope.federated.setup.continuation import check_continues
 from fedscope.federated.setup.networks import can_be_stacked, network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
-from fedscope.federated.setup.settings import label_maps, settled, source
+from fedscope.federated.setup.settings import label_maps, settled
 from fedscope.federated.setup.stacking import automatic_stack
 from fedscope.streams import torch_stream
 
@@ -165,7 +166,7 @@ class Federation:
             fingerprint=self.dataset.fingerprint,
             train_samples=self.settings.train_samples or len(self.dataset.train),
             test_samples=len(self.dataset.test),
-            source=source(self.settings),
+            source=source_of(self.settings.dataset, self.settings.test_data),
         )
 
 

@@ -18,8 +18,6 @@ from fedscope.models import own
 from fedscope.streams import torch_stream
 from fedscope.task_loss import TaskLoss
 
-TRIED = 2  # samples: enough for a BatchNorm without positions
-
 
 def network(
     settings: Settings, method: Method, dataset: Dataset, resized: int | None
@@ -89,8 +87,8 @@ def _own(
     lora = LoRA.parse(settings.lora) if settings.lora else None
     model = own.network(name, torch_stream(settings.seed, "initialisation"), lora)
     check_pretrained(model, method, dataset)
-    tried, least = _tried(settings, dataset), len(dataset.classes) if dataset.train.targets is None else 1
-    classes = own.check_classifier(model, name, *tried, least)
+    tried = _tried(settings, dataset)
+    classes = own.check_classifier(model, name, *tried, dataset.least_outputs)
     if settings.stack > 1:
         own.check_stack(model, name, *tried)
     adapters = getattr(model, "lora", None)
@@ -109,10 +107,7 @@ def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bo
 
 
 def _tried(settings: Settings, dataset: Dataset) -> tuple[Tensor, Tensor, TaskLoss]:
-    """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
-    train, rows = dataset.train, torch.arange(min(TRIED, len(dataset.train)))
-    _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    return pipeline.test(train.images, rows), train.wanted[rows], train.task_loss
+    return dataset.tried(data_catalogue.pipeline(settings.dataset, settings.augmentation)[1])
 
 
 def _headless(method: Method, name: str) -> str:

@@ -15,7 +15,7 @@ from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
-from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
+from fedscope.own import DATASETS, MODELS, is_own, resolved
 from fedscope.pretrained import is_network
 
 # Parameters of partitions that are None in settled settings of a kind that does not read them.
@@ -99,12 +99,6 @@ def with_own_division(fields: dict[str, object]) -> dict[str, object]:
     test = fields.get("test_data")
     clients = own.clients(dataset, str(test) if test else None)
     return fields if clients is None else {"partition": "own", "clients": clients, **fields}
-
-
-def source(settings: Settings) -> str:
-    """Return the hash of the files that make data of the user's own, "" for others."""
-    names = (settings.dataset, *([settings.test_data] if settings.test_data else []))
-    return digest(*names) if is_own(settings.dataset) else ""
 
 
 def label_maps(settings: Settings, classes: int) -> Tensor | None:

@@ -34,7 +34,7 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     ]
     explanation = (
         "± standard error over probes and samples together, which the checkpoints share; "
-        f"{_judged(found)}{_open(found, len(reference.batch_sizes))}"
+        f"{_judged(found)}{_undecided(found, len(reference.batch_sizes))}"
     )
     return Table(
         f"Difference to {label(reference.checkpoint)}",
@@ -63,7 +63,7 @@ def _judged(found: Sequence[Sequence[Difference]]) -> str:
     return f"lower or higher: so sure that all {family} verdicts are right with 95 % (Holm)"
 
 
-def _open(found: Sequence[Sequence[Difference]], batches: int) -> str:
+def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
     """Return advice for differences of twice their error that are undecided: by few batches or a bound."""
     wide = [
         one

@@ -134,7 +134,8 @@ def _registered(path: Path, source: Source) -> Problem:
     batches = data.batches(checkpoint.info, source, rows, population=len(data.used))
     model = network(checkpoint, source)
     info = checkpoint.info
-    notes = tuple(filter(None, (network_note(info, source.named), data_note(info, source.named))))
+    code = (network_note(info, source.named), data_note(info, source.named))
+    notes = (*filter(None, code), *_frozen(model))
     loss_fn = data.split.task_loss
     return Problem(model, loss_fn, batches, source, path, checkpoint.sha256, info, notes, rows)
 

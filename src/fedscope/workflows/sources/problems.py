@@ -81,10 +81,8 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
         UserError: there is no such checkpoint.
     """
     registry = Registry(targets.registry)
-    if targets.model and reference is not None and Path(reference).exists():
-        path = Path(reference)
-        other = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)
-        return path if other or not layout.is_run(registry.root / path) else registry.resolve(reference)
+    if targets.model and reference is not None:
+        return file_or_registered(reference, registry)
     if (
         reference
         and targets.data
@@ -96,6 +94,19 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
             f"{reference} is a folder, not a run of the registry {registry.root}; name the pretrained "
             f"network that its weights are for: --model hf:{network}"
         )
+    return registry.resolve(reference)
+
+
+def file_or_registered(reference: str, registry: Registry) -> Path:
+    """Return the file or folder of weights of that name; else the checkpoint that it names in the registry.
+
+    Raises:
+        UserError: there is neither.
+    """
+    path = Path(reference)
+    weights = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)
+    if weights or (path.exists() and not layout.is_run(registry.root / path)):
+        return path
     return registry.resolve(reference)
 
 
