@@ -89,7 +89,7 @@ def test_a_checkpoint_is_a_network_with_its_samples(registry: Path) -> None:
     with pytest.raises(UserError, match="name is 'hessain'; choose one of hessian"):
         found.operator("hessain")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="split is 'tset'"):
-        fedscope.load("a@1", registry=registry, split="tset")  # type: ignore[typeddict-item]
+        fedscope.load("a@1", registry=registry, split="tset")  # type: ignore[arg-type]
 
 
 def test_a_report_is_a_page(registry: Path, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.models.resnet import blocks
 from fedscope.workflows.sources.problem import Problem, load, own_problem
-from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
 
@@ -84,6 +85,25 @@ def test_a_split_is_of_registered_data_alone(
     own = replace(asked, checkpoints=("own.pt",), model="own:net", data="own:data", samples=None)
     with pytest.raises(UserError, match="--split has no effect with --data"):
         problems(own)
+
+
+def test_a_file_or_a_folder_of_weights_comes_before_a_run_of_its_name(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = Registry(run.root)
+    assert file_or_registered("tiny", registry) == run.final
+    Path("tiny").mkdir()
+    assert file_or_registered("tiny", registry) == run.final
+    Path("other").mkdir()
+    assert file_or_registered("other", registry) == Path("other")  # which says itself what it lacks
+    Path("tiny/config.json").write_text("{}")
+    assert file_or_registered("tiny", registry) == Path("tiny")
+    shutil.rmtree("tiny")
+    Path("tiny").touch()
+    assert file_or_registered("tiny", registry) == Path("tiny")
+    with pytest.raises(UserError, match="'none'"):
+        file_or_registered("none", registry)
 
 
 def test_batches_of_unequal_lengths_are_taken_as_they_are(
