@@ -10,10 +10,12 @@ import pytest
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.federated.setup.presets import preset
+from fedscope.records.artefact import ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts.artefact import assemble
-from fedscope.reproduce.artefacts.departures import notes
+from fedscope.reproduce.artefacts.departures import notes, of_some
 from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.gallery.cells import legend
 from fedscope.reproduce.plan import Place, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
@@ -272,6 +274,7 @@ def test_a_data_set_that_was_not_whole_is_said(tmp_path: Path) -> None:
     held_on(tmp_path, "FedAvg", COLUMN, 25_000)
     reductions = record(tmp_path, "man/table1", "cpu", rows=("FedAvg",))["reductions"]
     assert "25,000 of the 50,000 training samples of cifar100" in reductions
+    assert of_some(reductions) == []
 
 
 def test_and_where_it_was_not(tmp_path: Path) -> None:
@@ -283,6 +286,8 @@ def test_and_where_it_was_not(tmp_path: Path) -> None:
     assert note.startswith("25,000 of the 50,000 training samples of cifar100 (")
     assert "FedAvg+MAN" in note
     assert "FedAvg," not in note
+    assert of_some(found["reductions"]) == [note]
+    assert f"{note}: they are not compared with the others" in legend(ArtefactRecord.read(found))
     claim = found["claims"][0]
     assert claim["statement"] == "FedAvg+MAN > FedAvg in accuracy"
     assert "trained on different data" in claim["evidence"][0]

@@ -17,6 +17,7 @@ from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 
 DIVERGED = "diverged"
+TRAINED_ON = " training samples of "
 _ADDED = re.compile(r"method: \S+ is not in the table")  # of a preset
 DRAWN = ("curves", "search", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
 
@@ -124,11 +125,16 @@ def training_samples(filled: Sequence[FilledCell]) -> list[str]:
     for name in dict.fromkeys(one.match.entry.manifest.data.name for one in filled):
         expected = data_catalogue.record(name).expected["train"]
         found += [
-            f"{used:,} of the {expected:,} training samples of {name}{where}"
+            f"{used:,} of the {expected:,}{TRAINED_ON}{name}{where}"
             for used, where in _training_samples(filled, name).items()
             if used < expected
         ]
     return found
+
+
+def of_some(reductions: Sequence[str]) -> list[str]:
+    """Return those about training data that name their cells: the others had other data."""
+    return [text for text in reductions if TRAINED_ON in text and text.endswith(")")]
 
 
 def notes(filled: Sequence[FilledCell]) -> list[str]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.artefact import ArtefactRecord, Cell, PaperValue
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
+from fedscope.reproduce.artefacts.departures import of_some
 
 NOT_RUN = "not run"
 
@@ -87,6 +88,7 @@ def legend(record: ArtefactRecord) -> list[str]:
         )
     if not all(with_error):
         found.append("a value without ± has no known error, and is not compared with the paper's")
+    found += [f"{text}: they are not compared with the others" for text in of_some(record.reductions)]
     if any(entry.text == NOT_MEASURED for entry in entries):
         found.append(f"{NOT_MEASURED}: the run is in the registry, without this result")
     if any(entry.value is None and entry.text is None for entry in entries):
