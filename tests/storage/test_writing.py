@@ -41,6 +41,13 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert caught.value.filename == str(tmp_path / "a.json")
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")
+@pytest.mark.parametrize("name", ["/proc/a.json", "/proc/deep/a.json"])
+def test_a_file_system_that_takes_no_file_denies_access(name: str) -> None:
+    with pytest.raises(PermissionError, match="nothing can be created there"):
+        storage.write_text(Path(name), "new", below=None)
+
+
 def test_a_write_replaces(tmp_path: Path, below: Path | None) -> None:
     storage.write_text(tmp_path / "deep" / "a.json", "old", below=below)
     storage.write_text(tmp_path / "deep" / "a.json", "ζ", below=below)

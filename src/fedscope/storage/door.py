@@ -84,7 +84,8 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
     if ".." in steps:
         raise ValueError(f"{path} leaves {below}")
     if make:
-        place.mkdir(parents=True, exist_ok=True)
+        with creating(place):
+            place.mkdir(parents=True, exist_ok=True)
     handle = os.open(place, _FOLDER)
     try:
         for step in steps:
@@ -108,6 +109,19 @@ def _stepped(handle: int, place: Path, *, make: bool) -> int:
             raise
     made(handle, place)
     return _stepped(handle, place, make=False)
+
+
+@contextmanager
+def creating(path: Path) -> Iterator[None]:
+    """Create what lies in a folder that is there; a file system that takes nothing new calls it missing.
+
+    Raises:
+        PermissionError: it is such a file system; /proc is one.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise PermissionError(errno.EACCES, "nothing can be created there", str(path)) from error
 
 
 def made(handle: int, place: Path) -> None:

@@ -148,7 +148,8 @@ def _opened(path: Path, folder: int, flags: int) -> int:
     """Open the entry ``path`` of an open folder; with the umask's permissions, where it is new."""
     door.check(path, folder, "file")
     try:
-        return os.open(path.name, flags, 0o666, dir_fd=folder)
+        with door.creating(path):
+            return os.open(path.name, flags, 0o666, dir_fd=folder)
     except OSError as error:
         error.filename = str(path)
         raise
