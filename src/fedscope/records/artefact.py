@@ -173,7 +173,7 @@ class ReadingsResult(Plain):
     spread_source: str  # where that is from
     growth_spread: float  # of the growth; of logarithms
     correlation: float  # of λ_max and trace of one method
-    common: dict[str, float]  # spread of an error that all rows share, by quantity
+    common: dict[str, float]  # share of the samples' variance that all rows have in common, by quantity
     dof: float | None  # degrees of freedom; None: infinite
     growth: dict[str, float]  # of the base reading, by quantity
     grown_on: Many[str]  # the runs that it was measured on

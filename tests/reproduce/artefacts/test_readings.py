@@ -69,6 +69,7 @@ def found(
     seeds: tuple[int, ...] = (83217,),
     second: float | Mapping[str, float] = 1.0,
     wild: float = 0.01,
+    rounds: int | None = None,
 ) -> ReadingsResult:
     """The inference where test samples give the printed numbers, and training samples ``factor`` of them.
 
@@ -76,7 +77,7 @@ def found(
     second draw ``second`` times as much, of each split or by split. ``wild`` is the error of FedAvg's λ_max.
     """
     filled, times = [], second if isinstance(second, Mapping) else dict.fromkeys(("train", "test"), second)
-    for cell in cells(one, Choices(seeds=seeds)):
+    for cell in cells(one, Choices(seeds=seeds, rounds=rounds)):
         records = {}
         for name, wanted in cell.measures.items():
             values = {
@@ -165,6 +166,15 @@ def test_the_spread_between_trainings_is_measured_where_there_are_seeds() -> Non
     several = found(only(TRUTH), seeds=(83217, 1))
     assert several.spread_source.startswith("measured")
     assert several.training_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)  # ln 1.1 / √2
+
+
+def test_columns_that_match_one_run_at_one_round_are_one_training() -> None:
+    result = found(only(TRUTH), rounds=150)
+    assert result.spread_source == "stated"
+    assert result.training_spread["lambda_max"] == 0.06
+    assert len(result.results[0].entries) == 16
+    both = found(only(TRUTH), rounds=150, seeds=(83217, 1))
+    assert both.training_spread == pytest.approx(dict.fromkeys(GROWTH, 0.0674), abs=1e-4)
 
 
 def spread(result: ReadingsResult, reading: Reading) -> object:

@@ -120,6 +120,15 @@ def test_what_the_user_narrows() -> None:
         rows(one, ("feddin",))
 
 
+def test_rounds_cut_and_never_lengthen() -> None:
+    one = recipe("man/table2", "cpu")
+    assert {(c.column, c.settings.rounds) for c in cells(one, Choices(rounds=300))} == {
+        ("δ = 0.3", 300), *((column, 150) for column in one.columns if column != "δ = 0.3")
+    }  # fmt: skip
+    smoke = recipe("man/table2", "smoke")
+    assert cells(smoke, Choices(rounds=40)) == cells(smoke)
+
+
 def test_a_column_may_have_seeds_of_its_own() -> None:
     one = recipe("man/table2", "cpu")
     own = replace(one.columns["δ = 0.3"], seeds=(1, 2))

@@ -1,10 +1,12 @@
 """A run that is there goes on, or counts as done, only with the options that it began with."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
 from fedscope.workflows.sweep.begun import check_begun
@@ -96,10 +98,55 @@ def test_measurements_take_other_options(tmp_path: Path) -> None:
     assert not edited.done(tmp_path)
 
 
-def test_runs_of_several_seeds_are_done_when_their_command_has_ended(run: Run, tmp_path: Path) -> None:
-    job = training(run, "--seeds", "0,1")
-    job.finish(tmp_path)
+@pytest.fixture
+def of_seeds(run: Run, tmp_path: Path) -> Registry:
+    """A registry with seed 0 finished and seed 1 interrupted."""
+    for name in ("several-s0", "several-s1"):
+        shutil.copytree(run.folder, tmp_path / "runs" / name)
+    registry = Registry(tmp_path / "runs")
+    registry.run("several-s1").final.unlink()
+    return registry
+
+
+def several(registry: Registry, *options: str) -> Job:
+    return Job("g/a", ("train", *options, "--registry", str(registry.root), "--name", "several"))
+
+
+def test_interrupted_seeds_are_resumed_until_all_are_finished(of_seeds: Registry, tmp_path: Path) -> None:
+    job = several(of_seeds, "--lr", "0.05", "--seeds", "0,1")
+    job.begin(tmp_path)
+    check_begun([job], tmp_path)
+    assert not job.done(tmp_path)
+    shared = ("--registry", str(of_seeds.root), "--name", "several")
+    assert job.now() == ("train", "--resume", "--seeds", "0,1", *shared)
+    finish(of_seeds.run("several-s1"))
+    assert job.now() == job.words
     assert job.done(tmp_path)
     job.forget(tmp_path)
     assert job.done(tmp_path)  # --again trains nothing
-    assert not training(run, "--seeds", "0,2").done(tmp_path)
+
+
+def test_a_seed_more_is_trained_like_those_that_are_there(of_seeds: Registry, tmp_path: Path) -> None:
+    several(of_seeds, "--seeds", "0,1").begin(tmp_path)
+    finish(of_seeds.run("several-s1"))
+    more = several(of_seeds, "--seeds", "0,1,2")
+    check_begun([more], tmp_path)
+    assert not more.done(tmp_path)
+    assert more.now()[:4] == ("train", "--resume", "--seeds", "0,1,2")
+
+
+def test_seeds_that_began_with_other_options_are_refused(of_seeds: Registry, tmp_path: Path) -> None:
+    several(of_seeds, "--lr", "0.05", "--seeds", "0,1").begin(tmp_path)
+    with pytest.raises(UserError, match=r"the run several-s0 began with other options: --lr 0.05 → 1;"):
+        check_begun([several(of_seeds, "--lr", "1", "--seeds", "0,1")], tmp_path)
+
+
+def test_a_resumed_training_keeps_what_is_not_the_runs(unfinished: Run, tmp_path: Path) -> None:
+    how = ("--device", "cpu", "--log", "wandb", "--workers", "2", "--tensorboard", "--log", "mlflow")
+    begun = training(unfinished, *LINE)
+    begun.begin(tmp_path)
+    job = training(unfinished, *LINE, *how)
+    check_begun([job], tmp_path)
+    assert job.now()[:2] == ("train", "--resume")
+    assert set(job.now()[2:]) == {*job.words[1:]} - {*LINE}
+    assert job.now()[2 : 2 + len(how)] == how

@@ -24,7 +24,7 @@ DRAWN = ("curves", "search", "spectrum", "density", "landscape", "correlation") 
 
 def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
-    departs: dict[str, list[str]] = {}
+    departs: dict[str, set[tuple[str, str]]] = {}  # (column, row) places
     added: dict[str, None] = {}  # rows
     swept = (f"{recipe.sweep.option} ",) if recipe.sweep else ()
     for cell in cells:
@@ -32,20 +32,20 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
             if _ADDED.fullmatch(text):
                 added[cell.row] = None
             elif not text.startswith(swept):
-                departs.setdefault(text, []).append(cell.row)
+                departs.setdefault(text, set()).add((cell.column, cell.row))
     for one in filled:
         own, wanted, at = one.match.entry.manifest.settings, one.cell.settings, one.match.round
+        place = (one.cell.column, one.cell.row)
         if at < wanted.rounds:
-            departs.setdefault(f"after {at} of {wanted.rounds} rounds", []).append(one.cell.row)
+            departs.setdefault(f"after {at} of {wanted.rounds} rounds", set()).add(place)
         elif own.rounds > at:
-            departs.setdefault(f"at round {at} of a run of {own.rounds}", []).append(one.cell.row)
+            departs.setdefault(f"at round {at} of a run of {own.rounds}", set()).add(place)
         if own.precision != wanted.precision:
-            departs.setdefault(f"trained in {own.precision}", []).append(one.cell.row)
-    everyone = {cell.row for cell in cells}
-    whole = len({(cell.row, cell.column, cell.seed) for cell in cells})
+            departs.setdefault(f"trained in {own.precision}", set()).add(place)
+    every = dict.fromkeys((cell.column, cell.row) for cell in cells)
     found = [
-        text if len(rows) == whole or set(rows) == everyone else f"{text} ({', '.join(dict.fromkeys(rows))})"
-        for text, rows in departs.items()
+        f"{text}{_where([place for place in every if place in some], every)}"
+        for text, some in departs.items()
     ]
     found += [f"methods beyond those of the table: {', '.join(added)}"] if added else []
     if recipe.readings:
@@ -82,11 +82,11 @@ def _where(some: Collection[tuple[str, str]], every: Collection[tuple[str, str]]
     """Return the (column, row) places in words, a column whose rows are all among them by its name alone."""
     if len(some) == len(every):
         return ""
-    texts = []
+    texts, single = [], len({column for column, _ in every}) == 1
     for column in dict.fromkeys(column for column, _ in some):
         rows = [row for at, row in some if at == column]
         whole = len(rows) == sum(at == column for at, _ in every)
-        texts.append(", ".join(filter(None, [column, "" if whole else ", ".join(rows)])))
+        texts.append(", ".join([*([] if single else [column]), *([] if whole else rows)]))
     return f" ({'; '.join(texts)})"
 
 

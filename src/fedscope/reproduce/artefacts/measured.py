@@ -40,7 +40,7 @@ class Measured:
     @property
     def own_cells(self) -> list[FilledCell]:
         """The cells of each method's last round."""
-        return [one for one in self.filled if one.match.round == self.reached.get(one.cell.row)]
+        return [one for row, round in self.reached.items() for one in self.cells(row, round)]
 
     def same(self, reading: Reading) -> Reading:
         """Return the reading of these settings that the recipe has, with its number of draws."""
@@ -65,8 +65,13 @@ class Measured:
         return [value for values in each for value in values] if all(each) else []
 
     def cells(self, row: str, round: int) -> list[FilledCell]:
-        """Return the cells of a method after a round, one for each seed."""
-        return [one for one in self.filled if (one.cell.row, one.match.round) == (row, round)]
+        """Return the cells of a method after a round, one for each seed: of several the most measured."""
+        found = [one for one in self.filled if (one.cell.row, one.match.round) == (row, round)]
+        seeds = dict.fromkeys(one.cell.seed for one in found)
+        return [
+            max((one for one in found if one.cell.seed == seed), key=lambda one: len(one.records))
+            for seed in seeds
+        ]
 
     def of_cell(self, reading: Reading, one: FilledCell, quantity: str) -> list[float]:
         """Return the value of each draw in a cell; none where one is missing, or has no logarithm."""

@@ -80,7 +80,9 @@ class _Inference:
         stated = measured.readings.likelihood.training_spread
         known = [between_trainings(measured, quantity) for quantity in QUANTITIES]
         self.several_seeds = None not in known
-        self.training = np.array([one or stated[q] for one, q in zip(known, QUANTITIES, strict=True)])
+        self.training = np.array(
+            [stated[q] if one is None else one for one, q in zip(known, QUANTITIES, strict=True)]
+        )
 
     def record(self) -> Record:
         readings, scored = self.measured.readings, self.scored

@@ -50,7 +50,8 @@ def surfaces(record: Kept | None) -> Sequence[Surface]:
 
 def samples_note(record: ArtefactRecord) -> str:
     """Return the number of samples of the drawn results, and λ_max on them where it is known."""
-    records = {one.row: one.record for one in record.drawn if one.record}
+    rows = _by_row(record) if record.drawn else {}
+    records = {row: ones[0].record for row, ones in rows.items() if ones[0].record}  # as the figures draw
     counts = dict.fromkeys(found.problem.samples for found in records.values())
     if not counts:
         return ""
@@ -59,7 +60,9 @@ def samples_note(record: ArtefactRecord) -> str:
         for row, found in records.items()
         if isinstance(found, HessianRecord)
     )
-    text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples."
+    seeds = max(map(len, rows.values()))
+    first = f", the first of {seeds} seeds" if seeds > 1 else ""
+    text = f"Measured on {' and '.join(f'{count:,}' for count in counts)} training samples{first}."
     along = any(isinstance(found, LandscapeRecord) and found.curvature for found in records.values())
     if not largest and not along:
         return text

@@ -34,7 +34,7 @@ class Choices:
 
     seeds: tuple[int, ...] | None = None
     rows: tuple[str, ...] | None = None  # labels, or methods
-    rounds: int | None = None
+    rounds: int | None = None  # at most
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
         "method": method, **scale.settings, **where.settings, **scale.by_row.get(row, {}),
     }  # fmt: skip
     if choices.rounds:
-        fields["rounds"] = choices.rounds
+        fields["rounds"] = min(choices.rounds, fields.get("rounds") or source.settings["rounds"])
     given = dict(option.split("=", 1) for option in options)
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
     for seed in choices.seeds or where.seeds_of(row) or scale.seeds or source.seeds:

@@ -26,18 +26,17 @@ def check_begun(jobs: Sequence[Job], out: Path) -> None:
 
 
 def _fault(job: Job, out: Path) -> str | None:
-    if job.run is None or not job.run.has_manifest:
+    if not job.begun:
         return None
-    kept = job.kept(out)
-    mend = f"delete the run (`fedscope runs delete {job.run.name}`), or give the group of jobs another name"
+    kept, name = job.kept(out), job.begun[0].name
+    mend = f"delete the run (`fedscope runs delete {name}`), or give the group of jobs another name"
     if kept is None:
-        return f"{job.name}: the run {job.run.name} is there, and this sweep has not begun it; {mend}"
+        return f"{job.name}: the run {name} is there, and this sweep has not begun it; {mend}"
     changes = list(_changes(kept.words, job.words))
     if not changes:
         return None
     return (
-        f"{job.name}: the run {job.run.name} began with other options: {', '.join(changes)}; "
-        f"restore the file, {mend}"
+        f"{job.name}: the run {name} began with other options: {', '.join(changes)}; restore the file, {mend}"
     )
 
 

@@ -18,7 +18,9 @@ JOBS = "jobs.json"  # the frozen list, from which the tasks of an array read
 OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
 _JOB = "{job}"
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
-_FREE = ("--threads", "--data-dir", "--json")  # may change while a run goes on
+_FREE = (  # may change while a run goes on
+    "--threads", "--data-dir", "--json", "--device", "--workers", "--log", "--tensorboard", "--seeds",
+)  # fmt: skip
 _RESUMED = ("--name", "--registry", *_FREE)  # all else is the run's
 
 
@@ -38,12 +40,24 @@ class Job:
     words: tuple[str, ...]  # after ``fedscope``
 
     @property
-    def run(self) -> Run | None:
-        """The run that it trains; None of another command, and of one that trains several (``--seeds``)."""
-        if self.words[0] != "train" or "--seeds" in self.words:
-            return None
-        name, registry = (self.words[self.words.index(flag) + 1] for flag in ("--name", "--registry"))
-        return Run(Path(registry) / name)
+    def runs(self) -> tuple[Run, ...]:
+        """The runs that it trains, one for each of ``--seeds``; none of another command."""
+        if self.words[0] != "train":
+            return ()
+        given = {flag: values for flag, *values in _by_flag(self.words)}
+        (folder,), (name,), (seeds,) = given["--registry"], given["--name"], given.get("--seeds", [None])
+        suffixes = [""] if seeds is None else [f"-s{seed.strip()}" for seed in seeds.split(",")]
+        return tuple(Run(Path(folder) / f"{name}{suffix}") for suffix in suffixes)
+
+    @property
+    def begun(self) -> list[Run]:
+        """The runs that are there, finished or not."""
+        return [run for run in self.runs if run.has_manifest]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it trains, and all its runs are finished."""
+        return bool(self.runs) and all(run.final.exists() for run in self.runs)
 
     def log(self, out: Path) -> Path:
         """Return the file of what it printed."""
@@ -58,33 +72,33 @@ class Job:
             return None
 
     def done(self, out: Path) -> bool:
-        """Say whether this command line has ended well; a training: whether its run is finished."""
+        """Say whether this command line has ended well; a training: whether its runs are finished."""
         kept = self.kept(out)
         if kept is None:
             return False
-        if self.run is None:
+        if not self.runs:
             return kept.ended and kept.words == self.words
-        return self.run.final.exists() and settings(kept.words) == settings(self.words)
+        return self.finished and settings(kept.words) == settings(self.words)
 
     @property
-    def diverged(self) -> int | None:
-        """The round in which the run that it trains diverged; None: it did not."""
-        if self.run is None or not self.run.has_manifest:
-            return None
-        with suppress(UserError):  # a damaged run: the log says so
-            return self.run.manifest().diverged
+    def diverged(self) -> tuple[Run, int] | None:
+        """The first of its runs that diverged, and in which round; None: none did."""
+        for run in self.begun:
+            with suppress(UserError):  # a damaged run: the log says so
+                if round := run.manifest().diverged:
+                    return run, round
         return None
 
     def now(self) -> tuple[str, ...]:
         """Return the command line: of a training that was interrupted the one that resumes it."""
-        if self.run is None or not self.run.has_manifest or self.run.final.exists():
+        if not self.begun or self.finished:
             return self.words
-        kept = [self.words[i : i + 2] for i, word in enumerate(self.words) if word in _RESUMED]
-        return ("train", "--resume", *(word for pair in kept for word in pair))
+        kept = [words for words in _by_flag(self.words) if words[0] in _RESUMED]
+        return ("train", "--resume", *(word for words in kept for word in words))
 
     def begin(self, out: Path) -> None:
-        """Write down that it begins; not of a run that is there already, which another one has trained."""
-        if not (self.run and self.run.final.exists()):
+        """Write down that it begins; not of runs that are there already, which another one has trained."""
+        if not self.finished:
             self._write(out, ended=False)
 
     def finish(self, out: Path) -> None:
@@ -108,13 +122,21 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 
     A flag without a value has the value ``given``; one that is there several times has all of its values.
     """
-    found, values = dict[str, list[str]](), list[str]()
+    found = dict[str, list[str]]()
+    for flag, *values in _by_flag(words):
+        found.setdefault(flag, []).extend(values)
+    return {flag: " ".join(values) or "given" for flag, values in found.items() if flag not in _FREE}
+
+
+def _by_flag(words: Sequence[str]) -> list[list[str]]:
+    """Return each flag of a training's command line with the values behind it."""
+    found = list[list[str]]()
     for word in words[1:]:
         if word.startswith("--"):
-            values = found.setdefault(word, [])
+            found.append([word])
         else:
-            values.append(word)
-    return {flag: " ".join(values) or "given" for flag, values in found.items() if flag not in _FREE}
+            found[-1].append(word)
+    return found
 
 
 def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job]:

@@ -95,10 +95,11 @@ def run_all(
 
 def reason(job: Job, out: Path, code: int) -> str:
     """Return why a job failed: the last line that it printed, or that its run diverged, and the mend."""
-    if job.run and (diverged := job.diverged):
+    if diverged := job.diverged:
+        run, round = diverged
         return (
-            f"diverged in round {diverged}; lower its lr or give clip, and either delete the run "
-            f"(`fedscope runs delete {job.run.name}`) or give the group of jobs another name"
+            f"diverged in round {round}; lower its lr or give clip, and either delete the run "
+            f"(`fedscope runs delete {run.name}`) or give the group of jobs another name"
         )
     lines = read_end(job.log(out)).decode("utf-8", "replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), _PROMPT)
