@@ -16,7 +16,8 @@ from fedscope.landscape import (
     random_directions,
     surface,
 )
-from fedscope.landscape.loss.mean_loss import check_mean
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean, is_mean
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from tests.landscape.cases import convnet, mlp
 
@@ -90,3 +91,29 @@ def test_a_loss_that_writes_to_what_it_is_given_is_no_random_one() -> None:
     v = torch.ones(51, dtype=torch.float64)
     found = Hessian(case.model, scaled, case.batches).matvec(v)
     torch.testing.assert_close(found, twice.matvec(v))
+
+
+def sorted_by_class(samples: int = 64) -> tuple[nn.Module, Batches]:
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(samples, 4).double(), torch.arange(samples) // (samples // 2)
+    return nn.Linear(4, 2).double(), Batches(inputs, targets, samples // 2)
+
+
+def test_weights_of_classes_are_noticed_where_samples_lie_by_class() -> None:
+    model, batches = sorted_by_class()
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0]).double())
+    assert is_mean(FlatLoss(model, cross_entropy, batches))
+    assert not is_mean(FlatLoss(model, weighted, batches))
+    check_mean(model, cross_entropy, batches)
+    with pytest.raises(NoMeanError, match="no mean over samples"):
+        check_mean(model, weighted, batches)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_rounding_of_short_numbers_is_no_difference(dtype: torch.dtype) -> None:
+    for seed in range(10):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 5)).to(dtype)
+        batches = Batches(torch.randn(128, 8).to(dtype), torch.randint(5, (128,)), 64)
+        check_mean(model, cross_entropy, batches)
+        assert is_mean(FlatLoss(model, cross_entropy, batches))

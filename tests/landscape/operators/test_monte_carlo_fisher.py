@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, MonteCarloFisher
 from fedscope.landscape.operators.monte_carlo_fisher import _categorical
+from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
 from tests.landscape.cases import Case, mlp
 
 _DRAWS = 60
@@ -168,3 +169,27 @@ def test_what_makes_no_sense_is_refused() -> None:
         MonteCarloFisher(case.model, case.loss_fn, case.batches, samples=0)
     with pytest.raises(UserError, match="generator or seed, not both"):
         MonteCarloFisher(case.model, case.loss_fn, case.batches, seed=0, generator=torch.Generator())
+
+
+def test_weights_of_classes_are_refused_wherever_they_show() -> None:
+    """The first samples are all of one class."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 2).double()
+    batches = Batches(torch.randn(64, 4).double(), torch.arange(64) // 32, 32)
+    MonteCarloFisher(model, cross_entropy, batches)
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0]).double())
+    for refused in (
+        lambda: MonteCarloFisher(model, weighted, batches), lambda: fisher_rao_norm(model, weighted, batches),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match="without class weights"):
+            refused()
+
+
+@pytest.mark.parametrize("place", [0, 20])
+def test_labels_that_are_ignored_by_another_number_are_refused(place: int) -> None:
+    torch.manual_seed(0)
+    targets = torch.arange(32) % 3
+    targets[place] = 255
+    batches = Batches(torch.randn(32, 4).double(), targets, 16)
+    with pytest.raises(UserError, match="no labels can be drawn"):
+        MonteCarloFisher(nn.Linear(4, 3).double(), nn.CrossEntropyLoss(ignore_index=255), batches)

@@ -10,6 +10,7 @@ from fedscope.landscape import Batches, barrier, line_between, surface
 from fedscope.landscape.matching.symmetry import permutation_symmetry
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
 from fedscope.landscape.paths.results import AveragingBarrier, PairBarriers
+from fedscope.landscape.paths.sample_losses import SampleLosses
 from fedscope.landscape.surfaces.planes import Networks
 from fedscope.statistics.intervals import sample_error
 
@@ -228,6 +229,21 @@ def test_a_loss_that_is_no_mean_over_samples_is_told_by_batches(
     found = pair_barriers(model, spread, DATA, states[:2], points=3, steps=0)
     assert math.isfinite(float(found.heights[0, 1]))
     assert float(found.dof[0, 1]) <= 2
+
+
+def test_a_loss_that_is_a_mean_in_the_first_batch_alone_is_told_by_batches(
+    plain: tuple[nn.Module, list[dict[str, Tensor]]],
+) -> None:
+    """Weights of classes that lie together."""
+    model, _ = plain
+    order = TARGETS.argsort(stable=True)
+    batches = Batches(INPUTS[order], TARGETS[order], batch_size=15)
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 2.0]).double())
+    found = SampleLosses(model.eval(), weighted, batches)
+    assert found.sizes.tolist() == [15] * 4
+    outputs = model(INPUTS[order]).detach().split(15)
+    each = [float(weighted(o, t)) for o, t in zip(outputs, TARGETS[order].split(15), strict=True)]
+    assert found.mean(found(found.center)) == pytest.approx(sum(each) / 4)
 
 
 def test_what_is_not_finite_stays_so(plain: tuple[nn.Module, list[dict[str, Tensor]]]) -> None:

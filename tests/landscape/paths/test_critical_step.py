@@ -106,6 +106,12 @@ def test_it_lies_in_the_bracket_that_the_authors_program_returns(guess: float) -
         assert search(curve, guess=guess, tol=0.01)[2] <= 12 + abs(math.log2(guess))
 
 
+def test_a_fall_within_the_rounding_is_bracketed_by_a_step_that_is_above() -> None:
+    curve = single(lambda step: -0.35 * step + 0.5 * step**2)  # falls by 0.061, crosses at 0.7
+    found = crossing(curve, lambda values: float(values[0]), guess=1.0, tol=0.01, rounding=0.053)  # type: ignore[arg-type]
+    assert found.low < 0.7 < found.high
+
+
 def test_the_first_crossing_on_the_doubled_steps_is_the_one_returned() -> None:
     low, high, _ = search(lambda t: -(t - 3) * (t - 5) * (t - 9) * -1, guess=0.5)  # above 0 between 3 and 5
     assert low < 3 < high

@@ -96,6 +96,13 @@ def test_a_network_that_bears_any_noise_has_no_largest_one() -> None:
     assert pac_bayes_sigma(net, mean_of, broken, of="loss").value == 0  # no noise is borne
 
 
+def test_one_batch_tells_no_interval_of_the_population() -> None:
+    net = relu_net()
+    found = pac_bayes_sigma(net, cross_entropy, Batches(*whole(labelled()), 1000), of="loss")
+    assert found.ends[0] < found.value < found.ends[1]
+    assert all(map(math.isnan, found.population_ends))
+
+
 def test_bad_requests_are_refused() -> None:
     net, batches = quadratic()
     with pytest.raises(UserError, match="positive target"):

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -91,6 +93,14 @@ def test_the_largest_is_the_sum_of_the_rows_largest_eigenvalues(name: str) -> No
     assert found.value == pytest.approx(expected, rel=1e-6)
     assert sum(found.batches) / 3 == pytest.approx(expected, rel=1e-6)
     assert found.stderr_draws == 0
+
+
+def test_one_batch_has_no_parts() -> None:
+    found = largest_relative_flatness(
+        Hessian(relu_net(), cross_entropy, Batches(*whole(labelled()), 1000), parameters=["2.weight"])
+    )
+    assert found.batches == ()
+    assert math.isnan(found.stderr_data)
 
 
 def test_other_tensors_are_refused() -> None:

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
+from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.results import Cost, Sharpness
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, _Halvings, checkpoints
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.statistics.intervals import data_stderr
 from tests.landscape.sharpness.authors import worst_rise
@@ -120,6 +122,24 @@ def test_smaller_batches_have_the_larger_sharpness_and_near_equal_sizes() -> Non
     assert (len(whole_one.batches), len(halves.batches), len(eighths.batches)) == (1, 2, 5)
     assert math.isnan(whole_one.stderr_data)
     assert whole_one.cost.gradients == eighths.cost.gradients == 21
+
+
+@pytest.mark.parametrize("reading", ["paper", "code"])
+def test_the_step_of_a_checkpoint_counts_in_the_next_window_of_the_paper(
+    reading: ReadingName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps 0, 1, 2 and 5 succeed, and step 5 is the first checkpoint of 20."""
+    seen, halved = dict[int, bool](), _Halvings.halved
+
+    def watched(self: _Halvings, i: int, best: float) -> bool:
+        seen[i] = halved(self, i, best)
+        return seen[i]
+
+    monkeypatch.setattr(_Halvings, "halved", watched)
+    losses = iter([0.0, 1.0, 2.0, 3.0, 2.0, 1.0, *map(float, range(4, 30))])
+    AutoPGD(20, reading)(lambda _: (next(losses), torch.ones(2)), Geometry(), torch.ones(2), 1.0)
+    assert checkpoints(20)[0] == 5
+    assert seen[5] is (reading == "paper")
 
 
 def test_the_network_is_left_as_it_was() -> None:

@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, Hessian, LambdaOperator, orthogonal, rademacher, trace
+from fedscope.landscape import (
+    Batches,
+    Hessian,
+    LambdaOperator,
+    orthogonal,
+    rademacher,
+    top_eigenpairs,
+    trace,
+)
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.operators.probes import LARGEST_ORTHOGONAL
@@ -233,6 +241,19 @@ def test_the_population_interval_holds_both_errors() -> None:
     reach, probes_alone = (high - found.value for _, high in (found.population_interval(), found.interval()))
     data_alone = interval(0, found.stderr_data, found.dof_data)[1]
     assert max(probes_alone, data_alone) < reach < probes_alone + data_alone
+
+
+def test_all_there_is_in_one_batch_has_no_error_over_the_data() -> None:
+    case = mlp()
+    inputs, targets = (torch.cat(side) for side in zip(*case.batches, strict=True))
+    every = len(targets)
+    op = Hessian(case.model, case.loss_fn, Batches(inputs, targets, every, population=every))
+    found = trace(op, probes=8)
+    assert (found.stderr_data, found.population_interval()) == (0.0, found.interval())
+    pairs = top_eigenpairs(op)
+    value, residual = float(pairs.values[0]), float(pairs.residuals[0])
+    assert float(pairs.stderr_data[0]) == 0.0
+    assert pairs.interval() == pytest.approx((value - residual, value + residual))
 
 
 def test_the_jackknife_of_a_mean_is_its_squared_standard_error() -> None:

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.landscape import Batches, Directions, surface
+from fedscope.landscape import Batches, Directions, Surface, surface
 from fedscope.landscape.loss.state_space import StateSpace
 from tests.landscape.nets import NETS, net_case
 
@@ -78,6 +78,25 @@ def test_the_errors_are_those_of_the_samples_mean() -> None:
     weights, means = torch.tensor([3.0, 3, 1]).double(), torch.stack([s.mean() for s in sizes.split(3)])
     spread = (weights * (means - sizes.mean()) ** 2).sum() / (2 * 7)
     assert float(found.metrics_stderr["mean_size"]) == pytest.approx(float(spread.sqrt()), rel=1e-12)
+
+
+def test_of_a_finite_population_less_is_left_to_chance() -> None:
+    model, batches, _, _ = _quadratic()
+    inputs, targets = (torch.cat([pair[i] for pair in batches]) for i in (0, 1))
+
+    def mean_size(output: Tensor, _: Tensor) -> Tensor:
+        return output.abs().mean()
+
+    def at_center(population: int | None) -> Surface:
+        drawn = Batches(inputs, targets, 3, population=population)
+        return surface(model, mse_loss, drawn, directions=(torch.zeros(4),), grid=1, metrics=(mean_size,))
+
+    infinite, finite = at_center(None), at_center(28)
+    assert infinite.stderr is not None
+    assert finite.stderr is not None
+    assert float(finite.stderr) == pytest.approx(0.75**0.5 * float(infinite.stderr))
+    errors = [float(one.metrics_stderr["mean_size"]) for one in (finite, infinite)]
+    assert errors[0] == pytest.approx(0.75**0.5 * errors[1])
 
 
 def test_a_loss_that_cannot_be_taken_by_sample_has_the_batches_errors() -> None:

@@ -17,6 +17,7 @@ from fedscope.errors import UserError
 from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.landscape.heterogeneity.one_round.cells import cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
+from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.checkpoints import clients
 from fedscope.workflows.clients.measure import BATCHES, measure_clients
@@ -150,6 +151,24 @@ def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: P
     assert found.own_buffers is not None
     assert found.own_buffers.value == pytest.approx(after - _loss(problem.model.eval(), problem), abs=2e-5)
     assert abs(found.own_buffers.value - found.overall.mean.measured.value) > 5e-4
+
+
+def test_recalibrated_statistics_are_of_one_batching(tmp_path: Path) -> None:
+    changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
+    run = trained(Registry(tmp_path), "norm", changed)
+    (problem,) = problems(targets(run))
+    record = measure_clients(problem, ClientsRequest(only=("drift",), bn="recalibrate"), silent)
+    models = [client.model for client in Participants(problem, "client", "own", of_round=True)]
+    shares = [one.share for one in record.clients]
+
+    def loss(model: nn.Module) -> float:
+        found = FlatLoss(model, cross_entropy, problem.batches, bn="recalibrate")
+        return found.value(found.center)
+
+    after = sum(p * loss(model) for p, model in zip(shares, models, strict=True))
+    assert record.averaging is not None
+    assert record.averaging.own_buffers is not None
+    assert record.averaging.own_buffers.value == pytest.approx(after - loss(problem.model), abs=2e-5)
 
 
 def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) -> None:

@@ -70,6 +70,12 @@ def test_every_quantity_is_the_librarys_own() -> None:
         "lambda_max": float(top_eigenpairs(op).values[0]),
         "trace": trace(op, rtol=0.05, seed=seed("trace")).value,
     }
+    pairs = top_eigenpairs(op, seed=seed("lambda_max"), by_sample=False)
+    largest = record.quantity("lambda_max")
+    assert largest
+    assert largest.population_interval == pytest.approx(pairs.interval(), rel=1e-3)
+    residual = float(pairs.residuals[0])
+    assert largest.interval == pytest.approx((largest.value - residual, largest.value + residual))
     assert last_linear(problem.model) == "2.weight"
     for name, value in expected.items():
         assert values[name] == pytest.approx(value, rel=1e-3), name
@@ -120,9 +126,12 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
         x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
         with torch.no_grad():
             outputs = problem.model(x)
-        parts = cross_entropy(outputs, y, reduction="none").view(3, 16).mean(1)
+        each = cross_entropy(outputs, y, reduction="none")
+        dealt = problem.batches.dealt(16, problem.source.seed)
+        assert dealt.sizes == (8,) * 6  # by which the errors are told
+        parts = each[dealt.order].view(6, 8).mean(1)
         assert problem.batches.population
-        variances.append(float(parts.var()) / 3 * (1 - 48 / problem.batches.population))
+        variances.append(float(parts.var()) / 6 * (1 - 48 / problem.batches.population))
         levels.append((float(cross_entropy(outputs, y)), float((outputs.argmax(1) == y).double().mean())))
     (loss, accuracy), (test_loss, test_accuracy) = levels
     assert gap.loss == pytest.approx(test_loss - loss, abs=1e-5)
@@ -130,6 +139,7 @@ def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
     assert gap.against("gap") == gap.loss
     assert gap.against("accuracy") == gap.accuracy
     assert gap.stderr == pytest.approx(sum(variances) ** 0.5, rel=1e-4)
+    assert 5 <= gap.dof <= 10
     (again,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     assert again.reused
     assert again.gap == gap

@@ -19,6 +19,7 @@ from fedscope.figures.runs.small_panels import COLUMNS, small_panels
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
 from fedscope.records.sharpness import Correlation, CorrelationRecord, Gap, Sharpness, SharpnessRecord
+from fedscope.statistics.intervals import interval
 
 MOST = 24  # checkpoints of a figure
 MOST_LOOKS = 10  # checkpoints that colour and marker tell apart
@@ -159,7 +160,7 @@ def _bars(one: Sharpness) -> list[list[float]] | None:
 def _gap_bar(gap: Gap, found: CorrelationRecord) -> float | None:
     if found.against != "gap" or math.isnan(gap.stderr):
         return None
-    return 1.96 * gap.stderr
+    return interval(0.0, gap.stderr, math.inf if math.isnan(gap.dof) else gap.dof)[1]  # NaN: of an old record
 
 
 def _tau(one: Correlation) -> str:

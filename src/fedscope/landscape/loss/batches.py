@@ -111,6 +111,17 @@ class Batches:
         """
         return Batches._of(self._at(parts), None, self.population)
 
+    def spread(self, most: int) -> Batch:
+        """Return at most so many samples of all batches alike, as one batch; they are the same every time.
+
+        Samples that lie together may be of one class. Of batches that cannot be joined it is the first.
+        """
+        drawn = torch.randperm(self.samples, generator=torch.Generator().manual_seed(0))[:most]
+        try:
+            return self._at([drawn.sort().values])[0]
+        except UserError:  # of several lengths
+            return self[0]
+
     def _at(self, parts: Sequence[Tensor]) -> Sequence[Batch]:
         if isinstance(self._pairs, Streamed):
             return self._pairs.taken(parts)

@@ -202,6 +202,11 @@ def slack(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps ** 0.6)
 
 
+def rounding(dtype: torch.dtype) -> float:
+    """Return what two means of the same samples' losses may differ by, relative: 1e-5 in float32."""
+    return max(1e-5, 4 * torch.finfo(dtype).eps)
+
+
 def check_closed(loss: Tensor, own: Sequence[Tensor]) -> None:
     """Refuse a loss of other parameters than the network's, such as the original's: constants to its copy.
 

@@ -1,23 +1,17 @@
 """Whether a loss is a mean over samples, as weighting batches by their counts requires."""
 
-from itertools import islice
-
 import torch
 from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.checks import close
+from fedscope.landscape.loss.checks import close, rounding
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
-from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, count, cut, joined, some
 
 
 class NoMeanError(UserError):
     """The loss of several samples is not the mean of theirs, so that they must stay in one batch."""
-
-
-_ROUNDING = 1e-5  # of a float32 mean over a batch, relative
 
 
 @torch.no_grad()
@@ -50,7 +44,7 @@ def check_loss(loss: FlatLoss) -> None:
 
 @torch.no_grad()
 def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> None:
-    """Refuse also a loss over several batches that is no mean over samples, by the parts of the first ones.
+    """Refuse also a loss over several batches that is no mean over samples, by the parts of a batch of them.
 
     The mean over the parts, weighted by their samples, differs from the whole for a mean over unequal numbers
     of tokens, or a loss between samples. Then the result would depend on how the samples fall into batches,
@@ -62,10 +56,10 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
     """
     loss = FlatLoss(model, loss_fn, batches)
     check_loss(loss)
-    first = _first(loss.batches)
-    if len(batches) > 1 and (found := _whole_and_parts(loss, *first)) and not _same(*found):
+    some_of_all = loss.batches.spread(max(batches.sizes[0], SAMPLE))
+    if len(batches) > 1 and (found := _whole_and_parts(loss, *some_of_all)) and not _same(*found, loss.dtype):
         raise NoMeanError(
-            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(first[0])}, "
+            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(some_of_all[0])}, "
             f"{found[1]:.6g} for its parts; average over each sample's own terms, then over samples, or take "
             f"all as one batch with --batch-size {batches.samples}"
         )
@@ -73,12 +67,12 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
 
 @torch.no_grad()
 def is_mean(loss: FlatLoss) -> bool:
-    """Say whether the loss of the first samples is the mean of their parts', so that batches may be cut."""
+    """Say whether the loss of some samples is the mean of their parts', so that batches may be cut."""
     if loss.coupled:
         return False
-    inputs, targets = (some(tree, slice(3 * SAMPLE)) for tree in _first(loss.batches))
+    inputs, targets = (some(tree, slice(3 * SAMPLE)) for tree in loss.batches.spread(3 * SAMPLE))
     found = _whole_and_parts(loss, inputs, targets)
-    return found is not None and _same(*found)
+    return found is not None and _same(*found, loss.dtype)
 
 
 @torch.no_grad()
@@ -107,17 +101,8 @@ def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float
     return whole, (cut * one + (samples - cut) * other) / samples
 
 
-def _same(whole: float, mean: float) -> bool:
-    return not abs(mean - whole) > _ROUNDING * max(abs(whole), abs(mean))  # what is not finite stays so
-
-
-def _first(batches: Batches) -> Batch:
-    """Return the first batch; of one or two samples, which have no parts, with the next ones."""
-    taken = list(islice(batches, 1 if batches.sizes[0] > 2 else SAMPLE))
-    try:
-        return joined([inputs for inputs, _ in taken]), joined([targets for _, targets in taken])
-    except UserError:  # of several lengths
-        return taken[0]
+def _same(whole: float, mean: float, dtype: torch.dtype) -> bool:
+    return not abs(mean - whole) > rounding(dtype) * max(abs(whole), abs(mean))  # what is not finite stays so
 
 
 def _scalar(loss: FlatLoss, inputs: Tree, targets: Tree) -> Tensor:
@@ -134,4 +119,4 @@ def _doubles(loss: FlatLoss, inputs: Tree, targets: Tree, whole: float) -> bool:
         twice = _value(loss, joined([inputs, inputs]), joined([targets, targets]))
     except Exception:  # whatever it raises: a network of one number of samples is no plain sum
         return False
-    return whole != 0 and abs(twice - 2 * whole) <= _ROUNDING * abs(whole)
+    return whole != 0 and abs(twice - 2 * whole) <= rounding(loss.dtype) * abs(whole)

@@ -36,6 +36,11 @@ from fedscope.landscape.operators.gauss_newton import one_tensor
 from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.probes import generator_of
 
+_NO_LIKELIHOOD = (
+    "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets (without "
+    "class weights or label smoothing), so that no labels can be drawn from it; take GaussNewton (fedscope "
+    "hessian --operator ggn), which draws none"
+)
 _IGNORED = -100  # the label of padding, as of PyTorch's cross-entropy
 
 
@@ -90,18 +95,19 @@ class MonteCarloFisher(LossOperator):
         """Return the likelihood that the loss is the negative logarithm of, told by some samples."""
         inputs, tree = next(iter(self._loss.batches))
         if not self._loss.coupled:
-            inputs, tree = some(inputs, slice(SAMPLE)), some(tree, slice(SAMPLE))
+            few = self._loss.batches.spread(SAMPLE)
+            inputs, tree = (some(side, slice(SAMPLE)) for side in few)
         with self._loss.plainly(), self._loss.exact():
             outputs = self._outputs(inputs)
-            loss = self._loss.of(outputs, tree)
-        for likelihood in _LIKELIHOODS:
-            own = likelihood.loss(outputs, tree["targets"])
-            if own is not None and close(loss, own, outputs.dtype, beside=largest(outputs)):
-                return likelihood
-        raise UserError(
-            "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets "
-            "(without class weights or label smoothing), so that no labels can be drawn from it; take "
-            "GaussNewton (fedscope hessian --operator ggn), which draws none"
+            for likelihood in _LIKELIHOODS:
+                if self._is_of(likelihood, outputs, tree):
+                    return likelihood
+        raise UserError(_NO_LIKELIHOOD)
+
+    def _is_of(self, likelihood: "_Likelihood", outputs: Tensor, tree: Tree) -> bool:
+        own = likelihood.loss(outputs, tree["targets"])
+        return own is not None and close(
+            self._loss.of(outputs, tree), own, outputs.dtype, beside=largest(outputs)
         )
 
     @torch.no_grad()
@@ -114,6 +120,8 @@ class MonteCarloFisher(LossOperator):
         with self._loss.plainly(), self._loss.exact():
             for inputs, tree in batches:
                 outputs = self._outputs(inputs)
+                if not self._is_of(self._likelihood, outputs, tree):  # of weighted classes, say
+                    raise UserError(_NO_LIKELIHOOD)
                 alone = (_computed(outputs[i : i + 1])[0] for i in range(outputs.shape[0]))
                 each = [self._likelihood.draw(output, labels, next(streams)) for output in alone]
                 found.append({**tree, "drawn": torch.stack(each)})
@@ -178,6 +186,8 @@ def _categorical(classes: int) -> _Likelihood:
         logits, soft = outputs.movedim(classes, 1), targets.is_floating_point()
         if targets.shape != (outputs.shape if soft else (logits.shape[0], *logits.shape[2:])):
             return None
+        if not soft and not _known(targets, logits.shape[1]):
+            return None
         return nn.functional.cross_entropy(logits, targets.movedim(classes, 1) if soft else targets)
 
     def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
@@ -194,6 +204,11 @@ def _categorical(classes: int) -> _Likelihood:
         return scaled.movedim(-1, classes if classes < 0 else classes + 1)
 
     return _Likelihood(loss, draw, residuals, categorical=True)
+
+
+def _known(labels: Tensor, classes: int) -> bool:
+    """Say whether each is a class, or ignored."""
+    return bool((((labels >= 0) & (labels < classes)) | (labels == _IGNORED)).all())
 
 
 def _labelled(targets: Tensor, shape: Sequence[int]) -> Tensor:

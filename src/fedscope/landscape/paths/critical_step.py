@@ -87,15 +87,18 @@ def crossing(
 def _bracket(
     above: Callable[[float], bool], below: Callable[[float], bool], guess: float
 ) -> tuple[float, float]:
-    """Return a step that is below and its double, which is not; or one that is not above, and its double."""
+    """Return a step that is below and a longer one above; or one that is not above, and its double."""
     step, first = guess, above(guess)
+    high = guess
     for _ in range(LIMIT):
         step = step / 2 if first else step * 2
         risen = above(step)
         if first and below(step):
-            return step, 2 * step
+            return step, high
         if risen and not first:
             return step / 2, step
+        if risen:
+            high = step
     return (0.0, 0.0) if first else (math.inf, math.inf)
 
 

@@ -57,7 +57,7 @@ class SampleLosses:
         check_repeats(self._forward.sample)
         check_loss(self._loss)
         self._targets = [targets for _, targets in self._loss.batches]
-        self._single = loss_by_sample(self._loss, loss_fn, self._forward.outputs()[0], self._targets[0])
+        self._single = loss_by_sample(self._loss, loss_fn, self._forward.outputs())
         counts = self._loss.batches.sizes if self._single is None else (1,) * samples.samples
         self.sizes = torch.tensor(counts, dtype=torch.float64)
         self.finite = finite_population(samples.samples, samples.population)

@@ -76,7 +76,7 @@ def fisher_rao_norm(
     if labels == "empirical":
         operators: list[LossOperator] = [EmpiricalFisher(model, loss_fn, given, **options)]  # type: ignore[arg-type]
     elif labels == "exact":
-        MonteCarloFisher(model, loss_fn, Batches.of([given[0]]), **options)  # type: ignore[arg-type]  # refuses what is no likelihood
+        MonteCarloFisher(model, loss_fn, given, **options)  # type: ignore[arg-type]  # refuses what is no likelihood
         operators = [GaussNewton(model, loss_fn, given, **options)]  # type: ignore[arg-type]
     else:
         seeds = [key(seed, "fisher_rao", draw) for draw in range(draws)]

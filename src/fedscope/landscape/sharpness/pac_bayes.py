@@ -39,7 +39,7 @@ class NoiseLevel(Printed):
 
     value: float  # infinity where no noise that was tried deviates so much
     ends: tuple[float, float]  # interval on these samples: the draws' error alone
-    population_ends: tuple[float, float]  # interval on the samples' population: both errors
+    population_ends: tuple[float, float]  # interval on the samples' population: both errors; NaN of one batch
     deviation: float  # D̄ at ``value``: the target, or less where the accuracy jumps over it
     stderr_draws: float  # the deviation's over its slope in σ
     stderr_data: float
@@ -114,10 +114,12 @@ def noise_level(found: "Deviations", target: float, rtol: float, seed: int) -> N
     crossing = _Crossings(found, target, rtol)
     value = crossing.of(lambda at: at.value)[0]
     ends = crossing.of(lambda at: at.interval()[1])[0], crossing.of(lambda at: at.interval()[0])[1]
-    whole = (
-        crossing.of(lambda at: at.population_interval()[1])[0],
-        crossing.of(lambda at: at.population_interval()[0])[1],
-    )
+    whole = math.nan, math.nan
+    if not all(math.isnan(at.stderr_data) for at in found.known.values()):  # one batch tells none
+        whole = (
+            crossing.of(lambda at: at.population_interval()[1])[0],
+            crossing.of(lambda at: at.population_interval()[0])[1],
+        )
     return _result(found, value, ends, whole, target, seed)
 
 

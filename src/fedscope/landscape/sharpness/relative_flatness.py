@@ -120,14 +120,14 @@ def largest_relative_flatness(
         )
         spent += pairs.matvecs
         value += length * float(pairs.values[0])
-        if pairs.forms is not None:
+        if pairs.forms is not None:  # of one batch there are none
             parts += length * pairs.forms[0].cpu()
     return Sharpness(
         value=value,
         stderr_draws=0.0,
         stderr_data=op.finite_population**0.5 * data_stderr(parts, op.weights),
         dof_data=len(parts) - 1,
-        batches=tuple(parts.tolist()),
+        batches=tuple(parts.tolist()) if len(parts) > 1 else (),
         cost=Cost(products=spent),
         seed=seed,
     )

@@ -88,13 +88,17 @@ class AutoPGD:
             if exact:
                 delta = project(delta, c, rho)
             last, (loss, g) = loss, f(delta)
-            halvings.succeeded += loss > (last if exact else best)
+            rose = loss > (last if exact else best)
             if loss > best:
                 best, best_g, best_at = loss, g, delta
+            if not exact:
+                halvings.succeeded += rose
             if halvings.halved(i, best):
                 g = best_g
                 delta = best_at if exact else delta
                 loss = best if exact else loss
+            if exact:  # algorithm 1 counts the step of a checkpoint after it
+                halvings.succeeded += rose
         return start, best
 
     def _moved(self, i: int, z: Tensor, delta: Tensor, before: Tensor) -> Tensor:

@@ -119,7 +119,7 @@ class TraceTally:
             stderr_data, dof_data = probed_data_error(
                 batches.mean(0)[None] if exact else batches, self._weights
             )
-            stderr_data *= math.sqrt(self._finite)
+            stderr_data = math.sqrt(self._finite) * stderr_data if self._finite else 0.0
         return Trace(
             value=self.mean,
             stderr_probe=math.sqrt(variance / self.probes),

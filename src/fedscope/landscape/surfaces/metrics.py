@@ -19,14 +19,14 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.factories import reason
+from fedscope.landscape.loss.checks import rounding
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.trees import Tree, cloned, count, mapped
-from fedscope.statistics.intervals import data_stderr
+from fedscope.landscape.loss.trees import cloned, mapped
+from fedscope.statistics.intervals import data_stderr, finite_population
 
 Metric = Callable[[Any, Any], Tensor]
 """(output, targets) ↦ a value per sample, (samples,), or the scalar mean over the batch."""
 Metrics = Mapping[str, Metric] | Iterable[str | Metric]
-_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class Metering:
         self._loss, self._metrics = loss, dict(metrics)
         self._targets = [targets for _, targets in loss.batches]
         self._sizes = loss.batches.sizes
-        self._single = loss_by_sample(loss, loss_fn, outputs[0], self._targets[0])
+        self._single = loss_by_sample(loss, loss_fn, outputs)
+        self._finite = finite_population(loss.batches.samples, loss.batches.population) ** 0.5
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
@@ -110,7 +111,7 @@ class Metering:
             if self._single is not None:
                 single = zip(outputs, targets, strict=True)
                 each = torch.cat([self._single(o, cloned(t)).double() for o, t in single])
-                found = [Measured(found[0].value, _spread(each))]
+                found = [Measured(found[0].value, self._finite * _spread(each))]
             for name, metric in self._metrics.items():
                 try:
                     values = [metric(o, cloned(t)) for o, t in zip(outputs, targets, strict=True)]
@@ -129,10 +130,11 @@ class Metering:
         """Return the mean of batches' means, or of values per sample."""
         if all(len(value) == size for value, size in zip(values, self._sizes, strict=True)):
             each = torch.cat(values)
-            return Measured(float(each.mean()), _spread(each))
+            return Measured(float(each.mean()), self._finite * _spread(each))
         means = torch.stack([value.mean() for value in values])
         weights = torch.tensor(self._sizes, dtype=torch.float64, device=means.device)
-        return Measured(float((weights * means).sum() / weights.sum()), data_stderr(means, self._sizes))
+        stderr = self._finite * data_stderr(means, self._sizes)
+        return Measured(float((weights * means).sum() / weights.sum()), stderr)
 
     def _checked(self, name: str, value: Any, samples: int) -> Tensor:
         if not isinstance(value, Tensor) or value.shape not in ((), (samples,)):
@@ -142,20 +144,30 @@ class Metering:
 
 
 @torch.no_grad()
-def loss_by_sample(loss: FlatLoss, loss_fn: LossFunction, output: Any, targets: Tree) -> Metric | None:
-    """Return what gives the loss of each sample, (samples,), if its mean is the batch's here."""
+def loss_by_sample(loss: FlatLoss, loss_fn: LossFunction, outputs: Sequence[Any]) -> Metric | None:
+    """Return what gives the loss of each sample, (samples,), if its mean is the loss of every batch.
+
+    ``outputs``: of all batches, at some weights.
+    """
     if loss.coupled:
         return None
+    pairs = [(output, targets) for output, (_, targets) in zip(outputs, loss.batches, strict=True)]
     with loss.exact():
-        whole = float(loss.of(output, targets))
+        wholes = [float(loss.of(output, targets)) for output, targets in pairs]
         for single in (_unreduced(loss_fn), _vectorised(loss_fn)):
             # A loss that does not run sample by sample raises anything; a warning says that it is slow.
             with suppress(Exception), warnings.catch_warnings(action="error"):
-                each = single(output, cloned(targets)).double()
-                slack = _ROUNDING * max(abs(whole), float(each.abs().max()))
-                if each.shape == (count(targets),) and abs(float(each.mean()) - whole) <= slack:
+                found = (single(output, cloned(targets)).double() for output, targets in pairs)
+                told = zip(found, wholes, loss.batches.sizes, strict=True)
+                if all(_is_of(each, whole, samples, loss.dtype) for each, whole, samples in told):
                     return single
     return None
+
+
+def _is_of(each: Tensor, whole: float, samples: int, dtype: torch.dtype) -> bool:
+    """Say whether these are the losses of so many samples whose mean is ``whole``."""
+    room = rounding(dtype) * max(abs(whole), float(each.abs().max()))
+    return each.shape == (samples,) and abs(float(each.mean()) - whole) <= room
 
 
 def _unreduced(loss_fn: LossFunction) -> Metric:

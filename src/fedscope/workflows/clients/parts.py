@@ -244,7 +244,7 @@ class Measuring:
         self, batches: Batches, rows: Tensor, samples: str, progress: Progress
     ) -> tuple[Expansion, ...]:
         op = self.curvature(self.one.mean, batches)
-        loss = self._loss(self.one.mean, op.loss.batches)
+        loss = self._loss(self.one.mean, batches, op)
         found = expansions(self.cache.operator(op), loss, rows, samples=samples)
         self.products["drift"] += len(rows)
         progress(self.products["drift"], None)
@@ -257,12 +257,15 @@ class Measuring:
         center = mean_of_batches(op, GLOBAL, op.loss.losses)
         gaps = []
         for client in self.one.clients:
-            found = mean_of_batches(op, GLOBAL, self._loss(client.model, op.loss.batches).losses)
+            found = mean_of_batches(op, GLOBAL, self._loss(client.model, problem.batches, op).losses)
             gaps.append(difference(found, center))
         return total(zip(self.one.shares, gaps, strict=True))
 
-    def _loss(self, model: nn.Module, batches: Batches) -> FlatLoss:
-        return FlatLoss(model, self.one.problem.loss_fn, batches, bn=self.request.bn)
+    def _loss(self, model: nn.Module, batches: Batches, op: LossOperator) -> FlatLoss:
+        """Return a model's loss on an operator's samples: recalibrated on ``batches``, dealt as there."""
+        loss = FlatLoss(model, self.one.problem.loss_fn, batches, bn=self.request.bn)
+        loss.batches = op.loss.batches
+        return loss
 
     def _overlap(self) -> Record:
         problem, clients = self.one.problem, self.one.clients

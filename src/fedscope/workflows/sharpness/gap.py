@@ -1,21 +1,21 @@
 """The generalisation gap of one checkpoint, from the samples of its sharpness to those of the test split."""
 
-import math
-
 import torch
 
 from fedscope.choices import BatchNormMode
 from fedscope.landscape.sharpness.objective import Perturbed, error_rate
 from fedscope.records.entries import Record
-from fedscope.statistics.intervals import data_stderr, finite_population
+from fedscope.records.numbers import or_null
+from fedscope.statistics.intervals import combined, data_stderr, finite_population
 from fedscope.workflows.sources.problem import Problem
 
-Level = tuple[float, float, float]  # loss, its standard error, accuracy
+Level = tuple[float, tuple[float, float], float]  # loss, its (standard error, degrees of freedom), accuracy
 
 
 def gap_entry(train: Problem, test: Problem, bn: BatchNormMode) -> Record:
-    """Return loss and accuracy of both, and their differences."""
-    (loss, stderr, accuracy), (test_loss, test_stderr, test_accuracy) = _level(train, bn), _level(test, bn)
+    """Return loss and accuracy of both, whose batches tell errors, and their differences."""
+    (loss, error, accuracy), (test_loss, test_error, test_accuracy) = _level(train, bn), _level(test, bn)
+    stderr, dof = combined(error, test_error)
     return {
         "train_loss": loss,
         "test_loss": test_loss,
@@ -24,7 +24,8 @@ def gap_entry(train: Problem, test: Problem, bn: BatchNormMode) -> Record:
         "train_samples": train.batches.samples,
         "test_samples": test.batches.samples,
         "loss": test_loss - loss,
-        "stderr": math.hypot(stderr, test_stderr),
+        "stderr": stderr,
+        "dof": or_null(dof),
         "accuracy": accuracy - test_accuracy,
     }
 
@@ -34,5 +35,5 @@ def _level(problem: Problem, bn: BatchNormMode) -> Level:
     nowhere = torch.zeros_like(objective.weights)
     losses, wrong = objective.values(nowhere), objective.values(nowhere, error_rate)
     factor = finite_population(problem.batches.samples, problem.batches.population)
-    stderr = factor**0.5 * data_stderr(losses, objective.sizes)
-    return float(objective.mean(losses)), stderr, 1 - float(objective.mean(wrong))
+    error = factor**0.5 * data_stderr(losses, objective.sizes), len(objective.sizes) - 1
+    return float(objective.mean(losses)), error, 1 - float(objective.mean(wrong))

@@ -4,6 +4,7 @@ Every quantity is kept under its own key, so that a later request measures only 
 """
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def measure(
                 reporter.note(f"{problem.title}: no {SYMBOLS[name]}: {error}")
     if request.gap and test is not None:
         question = {"quantity": "gap", "test": test.batches.sha256, "bn": request.bn}
-        parts.append(kept(question, {"gap": lambda: finite(gap_entry(problem, test, request.bn))}))
+        both = [replace(one, batches=_told_by(one, request.bn)) for one in (problem, test)]
+        parts.append(kept(question, {"gap": lambda: finite(gap_entry(*both, request.bn))}))
     return _joined(problem, request, parts)
 
 

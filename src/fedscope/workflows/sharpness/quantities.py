@@ -26,6 +26,7 @@ from fedscope.landscape.spectral.layer_blocks import layer_patterns
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.records.entries import Record
 from fedscope.records.numbers import ends_or_null, or_null
+from fedscope.statistics.intervals import bias_range
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.sharpness.request import QUANTITIES, Family, SharpnessRequest
 from fedscope.workflows.sources.problem import Problem
@@ -169,7 +170,8 @@ class Quantities:
         forms = () if pairs.forms is None else tuple(pairs.forms[0].tolist())
         return Sharpness(
             float(pairs.values[0]), 0.0, float(pairs.stderr_data[0]), Cost(products=pairs.matvecs), seed,
-            dof_data=float(pairs.dof_data[0]), batches=forms,
+            dof_data=float(pairs.dof_data[0]), batches=forms, skewed=True, residual=float(pairs.residuals[0]),
+            bias=bias_range(float(pairs.bias_data[0]), float(pairs.bias_most[0])),
         )  # fmt: skip
 
     def _blocks(self, name: str, progress: Progress) -> Found:
