@@ -7,7 +7,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import presets
 from fedscope.reproduce.artefacts.claims import Statement
-from fedscope.reproduce.artefacts.departures import left_out
+from fedscope.reproduce.artefacts.departures import left_out, reductions
 from fedscope.reproduce.recipes.cells import Choices, cells, identity, rows
 from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES
@@ -148,9 +148,14 @@ def test_a_row_of_a_column_may_have_seeds_of_its_own() -> None:
         ("FedAvg", 83217), ("FedAvg", 43217), ("FedAvg+MAN", 83217),
     }  # fmt: skip
     assert left_out(one, found)[-2:] == [
-        "1 of 3 seeds (δ = 0.3, FedAvg+MAN)",
-        "2 of 3 seeds (δ = 0.3, FedAvg)",
+        "1 of 3 seeds (FedAvg+MAN)",
+        "2 of 3 seeds (FedAvg)",
     ]
+
+
+def test_a_departure_names_its_columns_where_it_is_not_everywhere() -> None:
+    one = recipe("man/table2", "cpu")
+    assert "rounds 500 → 150 (δ = 0.3, round 150)" in reductions(one, cells(one), [])
 
 
 def test_unknown_names_are_said() -> None:

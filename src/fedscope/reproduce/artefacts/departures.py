@@ -86,7 +86,8 @@ def _where(some: Collection[tuple[str, str]], every: Collection[tuple[str, str]]
     for column in dict.fromkeys(column for column, _ in some):
         rows = [row for at, row in some if at == column]
         whole = len(rows) == sum(at == column for at, _ in every)
-        texts.append(", ".join([*([] if single else [column]), *([] if whole else rows)]))
+        own = "" if whole else ", ".join(rows)
+        texts.append(own if single else f"{column}: {own}" if own else column)
     return f" ({'; '.join(texts)})"
 
 
