@@ -181,6 +181,16 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "state: not the newest": (
         lambda run: shutil.rmtree(run.folder / "state" / "round-0002"), "state", "round 2 is done",
     ),
+    "state: a client's is lost": (
+        lambda run: shutil.rmtree(run.folder / "state" / "round-0001"),
+        "state/round-0002/state.json", "lacks what client",
+    ),
+    "state: lost before the end": (
+        both(unfinished, lambda run: shutil.rmtree(run.folder / "state")), "state/round-0002", "missing",
+    ),
+    "latest: lost before the end": (
+        both(unfinished, lambda run: shutil.rmtree(run.folder / "latest")), "latest/round-0002", "missing",
+    ),
     "a tag with content": (written("tags/good", b"x"), "tags/good", "no tag"),
 }  # fmt: skip
 

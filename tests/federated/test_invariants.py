@@ -21,6 +21,7 @@ from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
 from fedscope.federated.record.views import Batch
 from fedscope.models.catalogue import build
 from fedscope.streams import torch_stream
+from fedscope.task_loss import IGNORED, TaskLoss
 from tests.federated.cases import ending, options, stacked, step
 from tests.federated.runs import trained
 from tests.federated.test_laws import settings_of
@@ -212,6 +213,24 @@ def test_the_fisher_information_by_hand(labels: str, batch: bool) -> None:
     found = curvature.fisher(end, 0)
     assert (found >= 0).all()
     torch.testing.assert_close(found, squares.mean(0))
+
+
+def test_the_fisher_information_of_text_by_hand() -> None:
+    """Of a table of next tokens: gradients Σ_t (p_t − e_t)/n̄ in the rows of the inputs, padding left out."""
+    draw, flat = torch.Generator().manual_seed(0), FlatModel(nn.Embedding(3, 3).double())
+    x, y = torch.randint(3, (2, 6, 4), generator=draw)
+    y[:3, 2:] = IGNORED
+    loss = TaskLoss(tokens=3.0)
+    end = ending(
+        "fedcurv", flat.values, flat.values, values=flat.values, batch_size=4,
+        network=Network(flat, bf16=False, loss=loss), given={"fisher": "model"},
+        client=lambda _: Client(y, lambda part: x[part], lambda name: torch.Generator().manual_seed(3)),
+    )  # fmt: skip
+    chance = flat.values.view(3, 3)[x].softmax(-1)
+    drawn = torch.multinomial(chance.view(24, 3), 1, generator=torch.Generator().manual_seed(3)).view(6, 4)
+    error = (chance - nn.functional.one_hot(drawn, 3)) * (y != IGNORED)[..., None] / 3
+    gradients = nn.functional.one_hot(x, 3).double().transpose(1, 2) @ error  # (6, input, output)
+    torch.testing.assert_close(curvature.fisher(end, 0), gradients.square().mean(0).flatten())
 
 
 @pytest.mark.parametrize(

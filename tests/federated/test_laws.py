@@ -430,6 +430,12 @@ def test_the_full_networks_pass_alone_feeds_man(tmp_path: Path) -> None:
         assert hashes(runs[0], 1) == hashes(runs[1], 1)
 
 
+def test_at_a_constant_rate_the_first_rounds_is_this_rounds() -> None:
+    """Both are means over a path on which FedMoSWA's rate falls."""
+    constant = settings_of("fedmoswa", lr_decay=1.0)
+    assert hashes_of(constant) == hashes_of(constant, {"cv.lr": "initial"})
+
+
 @pytest.mark.parametrize(("given", "same"), [("both", False), ("first", True)])
 def test_which_passes_of_sam_move_batchnorm(tmp_path: Path, given: str, same: bool) -> None:
     """One step: the statistics of FedAvg's step, or those of two passes."""

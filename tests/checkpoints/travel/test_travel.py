@@ -17,6 +17,7 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel import push
 from fedscope.checkpoints.travel.addresses import remote
+from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey
 from fedscope.checkpoints.travel.pull import pull_run
@@ -208,6 +209,18 @@ def test_another_run_of_the_name_is_not_replaced(run: Run, place: Counted, tmp_p
     with pytest.raises(UserError, match="taken"):
         pulled(tmp_path / "elsewhere", place)
     assert tree(other.folder)["manifest.json"] == (other.folder / "manifest.json").read_bytes()
+
+
+def test_a_whole_run_is_not_replaced_by_one_of_its_models(run: Run, place: Counted, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "best.zip", only=run.best)
+    alone = import_run(Registry(tmp_path / "elsewhere"), tmp_path / "best.zip")
+    before = tree(place.root)
+    with pytest.raises(UserError, match=r"partial here, without final\.pt"):
+        pushed(alone, place)
+    assert tree(place.root) == before
+    pushed(alone, Counted(tmp_path / "other"))
+    alone.untag("good")
+    pushed(alone, Counted(tmp_path / "other"))
 
 
 def test_a_damaged_run_is_not_pushed(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from fedscope.data.loading.datasets import Split
 from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
@@ -53,6 +54,12 @@ def test_digits_are_split_once_and_for_all() -> None:
     train = pipeline("digits")[1].test(dataset.train.images)
     assert train.mean().item() == pytest.approx(0, abs=1e-3)
     assert train.std().item() == pytest.approx(1, abs=1e-3)
+
+
+def test_a_split_moves_as_a_whole() -> None:
+    rows = torch.arange(3)
+    moved = Split(rows, rows, domains=rows, clients=rows, targets=rows).to("meta")
+    assert {part.device.type for part in vars(moved).values()} == {"meta"}
 
 
 @pytest.mark.parametrize("below", ["", "cifar10"])

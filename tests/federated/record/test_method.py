@@ -131,6 +131,9 @@ def test_a_field_of_another_type_is_named(fields: dict[str, Any], message: str) 
 def test_what_a_record_is_made_of_is_checked_too() -> None:
     with pytest.raises(UserError, match=r"vector 'v': scope is one of parameters, .* not 'everything'"):
         Vector("v", "everything")  # type: ignore[arg-type]
+    for scope in ("personal", "number"):
+        with pytest.raises(UserError, match=rf"start='initial' is a model, and the scope is {scope}; leave"):
+            Vector("v", scope, start="initial")
     with pytest.raises(UserError, match="option a: a value is a number"):
         Option("a", [], "")  # type: ignore[arg-type]
 

@@ -71,6 +71,10 @@ def test_vectors_lie_side_by_side() -> None:
     assert layout.width == 2 + 3 + 1 + 1
     row = layout.fresh(torch.tensor([5.0, 6.0, 7.0]))
     assert row.tolist() == [0, 0, 5, 6, 7, 0, 0]
+    both = Layout([Vector("e", start="initial"), Vector("f", "model", start="own")], 2, 3)
+    initial, own = torch.tensor([5.0, 6.0, 7.0]), torch.tensor([1.0, 2.0, 3.0])
+    assert both.fresh(initial, own).tolist() == [5, 6, 1, 2, 3]
+    assert both.fresh(initial).tolist() == [5, 6, 5, 6, 7]
     rows = torch.arange(14.0).view(2, 7)
     split = layout.split(rows)
     assert {name: list(part.shape) for name, part in split.items()} == {

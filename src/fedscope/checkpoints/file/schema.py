@@ -123,6 +123,7 @@ class Manifest(Record):
     preset: PresetUse | None = None  # that it started from
     methods: tuple[MethodCode, ...] = later(())  # of other packages
     sends: bool = later(False)  # clients start from another model than is kept
+    remembers: bool = later(False)  # clients or server keep vectors between two rounds
     sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round

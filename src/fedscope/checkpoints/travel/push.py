@@ -17,13 +17,13 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
     """Send a run; an earlier state of it at the remote is replaced.
 
     Raises:
-        UserError: the run is being trained or has a fault, another run of its name is at the remote or it
-            has come further there, or the remote cannot be written.
+        UserError: the run is being trained or has a fault, another run of its name is at the remote, it
+            has come further there or is partial here alone, or the remote cannot be written.
     """
     with run.locked(shared=True):
         _check_sound(run)
         contents = _listed(run, remote)
-        _check_successor(remote, contents)
+        _check_successor(remote, contents, partial=run.manifest().partial)
 
         def send(names: Sequence[str], tick: Tick) -> bool:
             name, size = names[0], contents.files[names[0]].bytes
@@ -62,8 +62,8 @@ def _listed(run: Run, remote: Remote) -> Contents:
     )
 
 
-def _check_successor(remote: Remote, contents: Contents) -> None:
-    """Refuse to replace another run, or one that has more rounds."""
+def _check_successor(remote: Remote, contents: Contents, *, partial: bool) -> None:
+    """Refuse to replace another run, one that has more rounds, or by a ``partial`` one what that lacks."""
     try:
         there = known_list(remote, contents.run)
     except (Absent, ValueError):  # none, or a damaged one: it is written anew
@@ -76,4 +76,10 @@ def _check_successor(remote: Remote, contents: Contents) -> None:
         raise UserError(
             f"{contents.run!r} has come to round {there.rounds} at {remote.url}, here to {contents.rounds}; "
             "pull that one"
+        )
+    lacking = sorted(n for n in there.files.keys() - contents.files.keys() if layout.kind(n) != "tag")
+    if partial and lacking:
+        raise UserError(
+            f"{contents.run!r} is partial here, without {lacking[0]}, which {remote.url} has; pull that one, "
+            "or use another URL"
         )

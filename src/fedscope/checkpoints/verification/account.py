@@ -49,6 +49,11 @@ class Account:
         return self.manifest.rows or (record.rows if record else None)
 
     @property
+    def last_rounds(self) -> dict[int, int]:
+        """The newest round of each client that took part."""
+        return {client: record.round for record in self.rounds for client in record.clients}
+
+    @property
     def best(self) -> int:
         """The number of the best round; 0 where none has an accuracy."""
         top = best(self.rounds)

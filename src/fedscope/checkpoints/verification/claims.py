@@ -6,7 +6,7 @@ or problems of the one file it was given.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -268,6 +268,15 @@ def state_problem(clients: tuple[int, ...], newest: int, account: Account) -> st
         return f"has clients that are not among the {account.settings.clients}, or one twice"
     if account.whole and not account.done <= newest <= account.reach:
         return f"the newest state is of round {newest}, and round {account.done} is done"
+    return None
+
+
+def lost_clients(held: Mapping[int, Collection[int]], account: Account) -> str | None:
+    """Return which client took part in a newer round than it is ``held`` of; that has clients by round."""
+    newest = {client: round for round in sorted(held) for client in held[round]}
+    for client, last in account.last_rounds.items() if account.whole and newest else ():
+        if newest.get(client, 0) < last:
+            return f"lacks what client {client} remembers of round {last}; restore its folder from a copy"
     return None
 
 

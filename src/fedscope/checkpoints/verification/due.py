@@ -25,7 +25,7 @@ def expected(account: Account, names: Collection[str]) -> set[str]:
         needed.add("best.pt")
     if settings.eval_model != "cld" and account.trained:
         needed.add(f"{settings.eval_model}.pt")
-    needed |= _beside(account) | _inside(account)
+    needed |= _beside(account) | _inside(account) | _to_go_on(account)
     if settings.save_clients != "none" and not account.manifest.clients_deleted:
         for record in account.rounds:
             needed |= {f"clients/{client:04d}.pt" for client in record.clients}
@@ -46,10 +46,19 @@ def _beside(account: Account) -> set[str]:
         needed |= {f"round-{round:04d}/{mean}.pt" for round in kept for mean in ("all", "sel")}
     if settings.save_clients == "none" or account.manifest.clients_deleted:
         return needed
-    last = {client: record.round for record in rounds for client in record.clients}
-    uploaded = {record.round for record in rounds} if settings.save_clients == "all" else set(last.values())
+    last = account.last_rounds.values()
+    uploaded = {record.round for record in rounds} if settings.save_clients == "all" else set(last)
     needed |= {f"round-{round:04d}/anchor.pt" for round in uploaded}
     return needed | ({f"round-{round:04d}/rows.zz" for round in uploaded} if fresh else set())
+
+
+def _to_go_on(account: Account) -> set[str]:
+    """Return the states from which an unfinished run goes on."""
+    if account.ended or not account.trained:
+        return set()
+    kinds = ["state"] if account.manifest.remembers else []
+    kinds += ["latest"] if account.settings.eval_model != "cld" else []
+    return {f"{kind}/round-{account.done:04d}/state.json" for kind in kinds}
 
 
 def _inside(account: Account) -> set[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.state import check_state
+from fedscope.checkpoints.file.state import check_state, read_state
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import read_rows
@@ -161,8 +161,17 @@ def _rows_problem(path: Path, name: str, account: Account) -> str | None:
 
 def _state_problem(folder: Path, name: str, account: Account, files: list[str]) -> str | None:
     state, kind = check_state(folder), name.partition("/")[0]
-    rounds = [file.split("/")[1] for file in files if file.startswith(f"{kind}/") and layout.kind(file)]
-    return claims.state_problem(state.clients, max(int(round[6:]) for round in rounds), account)
+    rounds = {file.split("/")[1] for file in files if file.startswith(f"{kind}/") and layout.kind(file)}
+    newest = max(rounds, key=_number)
+    problem = claims.state_problem(state.clients, _number(newest), account)
+    if problem or folder.name != newest:
+        return problem
+    held = {_number(round): read_state(folder.parent / round).clients for round in rounds}
+    return claims.lost_clients(held, account)
+
+
+def _number(round: str) -> int:
+    return int(round.removeprefix("round-"))
 
 
 def _busy(run: Run) -> bool:

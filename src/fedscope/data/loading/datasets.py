@@ -51,8 +51,8 @@ class Split:
     def to(self, device: torch.device | str) -> "Split":
         """Return the split on ``device``; images in files stay there until they are fetched."""
         images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
-        domains, targets = (None if t is None else t.to(device) for t in (self.domains, self.targets))
-        return Split(images, self.labels.to(device), domains, self.clients, targets)
+        rest = (None if t is None else t.to(device) for t in (self.domains, self.clients, self.targets))
+        return Split(images, self.labels.to(device), *rest)
 
     def take(self, rows: Tensor) -> "Split":
         """Return the split's ``rows`` alone, in their order."""

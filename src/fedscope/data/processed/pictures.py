@@ -29,12 +29,12 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
         UserError: transformers or datasets is not installed, there are no such images, or no processor.
     """
     parts = _loaded(path)
-    processor, found, names = _processor(model, path), dict[str, tuple[Tensor, Tensor]](), tuple[str, ...]()
+    names = _classes(parts, path)
+    processor, found = _processor(model, path), dict[str, tuple[Tensor, Tensor]]()
     for split in ("train", "test"):
         if split in parts:
             part = parts[split]
             image, label = _columns(part.features, path)
-            names = tuple(part.features[label].names)
             images = [
                 _prepared(processor, part[at : at + _BATCH][image]) for at in range(0, len(part), _BATCH)
             ]
@@ -62,6 +62,18 @@ def _loaded(path: Path) -> Mapping[str, Any]:
     if not len(parts.get("train", ())):
         raise UserError(f"images:{path} has the splits {', '.join(parts)}; one must be train")
     return parts
+
+
+def _classes(parts: Mapping[str, Any], path: Path) -> tuple[str, ...]:
+    """Return the names of the classes, which a label is the number of in every split."""
+    features = {split: parts[split].features for split in ("train", "test") if split in parts}
+    names = {split: tuple(found[_columns(found, path)[1]].names) for split, found in features.items()}
+    if len(set(names.values())) > 1:
+        train, test = (", ".join(names[split]) for split in ("train", "test"))
+        raise UserError(
+            f"images:{path}: train has the classes {train}, test has {test}; cast both to one ClassLabel"
+        )
+    return names["train"]
 
 
 def _columns(features: Mapping[str, Any], path: Path) -> tuple[str, str]:

@@ -156,6 +156,7 @@ class LocalTrainer:
         """Return the vectors that the clients remember and send from now on, each (K, size)."""
         count, settings, samples = len(tasks), self.settings, len(tasks[0].rows)
         steps = self.steps(samples, tasks[0].work)
+        mean_rate = self.method.mean_rate(self.options, steps)
         model, clients = self.model, self.clients
         done = {name: v.clone() for name, v in clients.memory.split(clients.remembered[:count]).items()}
 
@@ -177,8 +178,8 @@ class LocalTrainer:
             weight=settings.weight(samples),
             steps=steps,
             nominal_steps=settings.round_steps(self.mean_samples),
-            lr=lr * self.method.mean_rate(self.options, steps),
-            initial_lr=self.initial_lr,
+            lr=lr * mean_rate,
+            initial_lr=self.initial_lr * mean_rate,
             momentum=settings.momentum,
             nesterov=settings.nesterov,
             batch_size=settings.batch_size,
@@ -196,7 +197,7 @@ class LocalTrainer:
         for field in ("memory", "uploads"):
             names = [vector.name for vector in getattr(self.method, field)]
             check_all_returned(self.method.name, field, names, changed)
-        done |= changed
+        done |= clients.acting_vectors((*self.method.memory, *self.method.uploads), changed)
         return done | self._kept.split(self.optimizer.state[:count, : self._kept.width])
 
     def _epoch(

@@ -54,6 +54,7 @@ class ClientState:
             name: model.mask(choose(model.module, options))[:size].to(model.values.dtype)
             for name, choose in method.masks.items()
         }
+        self._models = [v.name for v in method.memory if v.scope == "parameters" and v.start != "zero"]
         self._shared = None  # which parameters the method's vectors act on; None: all
         if method.personal and not (method.terms_see_personal and method.terms_see_personal(options)):
             self._shared = ~model.mask(own)[:size]
@@ -79,12 +80,14 @@ class ClientState:
             if classes:
                 self.label_counts[row] = torch.bincount(labels[task.rows], minlength=classes)
             if task.memory is None:
-                own = task.initial()
-                self.remembered[row] = self.memory.fresh(self.initial if own is None else own)
+                self.remembered[row] = self.memory.fresh(self.initial, task.initial())
             else:
                 self.remembered[row] = task.memory
                 if len(self.personal):
                     self.start[row, self.personal] = self.memory.split(self.remembered[row])["personal"]
+        for name in self._models:  # whose difference to θ_t is zero at personal parameters, as steps are
+            remembered = self.memory.split(self.remembered[:count])[name]
+            remembered.copy_(self.acting(remembered, self.anchor(count)))
         self.model.values[:count] = self.start[:count]
 
     def further(self, layout: Layout) -> int:
@@ -107,7 +110,12 @@ class ClientState:
 
     def masked(self, vector: Tensor) -> Tensor:
         """Return a correction as far as it acts: not on personal parameters."""
-        return vector if self._shared is None else vector * self._shared
+        return vector if self._shared is None else vector * self._shared.to(vector.device)
+
+    def acting_vectors(self, vectors: Sequence[Vector], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the method's vectors by name, as far as they act; those that begin at a model are whole."""
+        steps = {v.name for v in vectors if v.scope == "parameters" and v.start == "zero"}
+        return {name: self.masked(value) if name in steps else value for name, value in named.items()}
 
     def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
         """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""
@@ -123,7 +131,7 @@ class ClientState:
     def carry(self, changed: Mapping[str, Tensor], count: int) -> None:
         """Take over new step state (count, size) of the first clients, by name."""
         places = self.step_state.split(self.carried[:count])
-        for name, vectors in changed.items():
+        for name, vectors in self.acting_vectors(self.step_state.vectors, changed).items():
             places[name].copy_(vectors)
 
     def rows(self, count: int) -> tuple[Tensor, ...]:

@@ -70,7 +70,7 @@ MOON = Method(
     network_needs=(lambda _: {"head": True},),
     taps={"moon": lambda model, _: [classifier_input(model)]},
     task_terms=(contrastive,),
-    memory=(Vector("moon.previous", "model", start="initial"),),
+    memory=(Vector("moon.previous", "model", start="own"),),
     random_start=lambda options: options["moon.first"] == "random",
     finish=(lambda end: {"moon.previous": end.values},),
     reads_received=True,

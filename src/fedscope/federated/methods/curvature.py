@@ -17,6 +17,7 @@ from fedscope.federated.record.options import Option
 from fedscope.federated.record.tasks import Client
 from fedscope.federated.record.vectors import Vector
 from fedscope.federated.record.views import Finish, ServerStep, Term
+from fedscope.task_loss import IGNORED
 
 
 def consolidation(step: Term) -> Tensor:
@@ -47,14 +48,14 @@ def fisher(end: Finish, row: int) -> Tensor:
 
 
 def _drawn(end: Finish, client: Client, model: Tensor) -> Tensor:
-    """Return a label for each of the client's samples, drawn from the network's own prediction, (n_k,)."""
+    """Return the client's labels, (n_k,) or of tokens (n_k, T), drawn from the network's own prediction."""
     logits = [
         end.network.at(model, lambda module, inputs: module(inputs), images)
         for images, _ in client.batches(end.batch_size)
     ]
-    chance = torch.cat(logits).softmax(1).cpu()
-    drawn = torch.multinomial(chance, 1, generator=client.random("fisher"))[:, 0]
-    return drawn.to(client.labels.device)
+    chance = torch.cat(logits).softmax(-1).flatten(0, -2).cpu()
+    drawn = torch.multinomial(chance, 1, generator=client.random("fisher")).to(client.labels.device)
+    return torch.where(client.labels == IGNORED, IGNORED, drawn.view_as(client.labels))
 
 
 def finish(end: Finish) -> dict[str, Tensor]:

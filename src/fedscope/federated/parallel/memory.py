@@ -12,7 +12,7 @@ rows of its last few clients are copied to newer folders.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,10 @@ class Memory:
     def holds(self, round: int) -> bool:
         """Say whether the state after ``round`` rounds is there."""
         return round in self._states
+
+    def lost(self, last: Mapping[int, int]) -> list[int]:
+        """Return the clients whose vectors are older than their ``last`` rounds, or not there."""
+        return [client for client, round in last.items() if self.rows.get(client, (0, 0))[0] < round]
 
     def recall(self, client: int) -> Tensor | None:
         """Return the client's row (width,), or nothing if it never took part.

@@ -107,7 +107,7 @@ class Method:
     # what a client remembers and receives
     memory: tuple[Vector, ...] = chain(of=Vector)
     label_counts: bool = any_of()  # whether its functions see how often each class is among the client's rows
-    random_start: Flag | None = at_most_one("a start of a client")  # whether memory begins at a random model
+    random_start: Flag | None = at_most_one("a start of a client")  # whether start="own" is a random model
     personal: Names | None = at_most_one("a choice of personal tensors")  # those that stay with the client
     terms_see_personal: Flag | None = at_most_one("a scope of the terms")  # else these never move for them
     equal_steps: Flag | None = at_most_one("a number of local steps")  # whether all take E·⌈(n/N)/B⌉ steps

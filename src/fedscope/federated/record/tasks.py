@@ -69,7 +69,7 @@ class Task:
     memory: Tensor | None = None  # (M,), the row of its vectors; None: never sampled before
     took_part_last_round: bool = False  # whether it also took part in the round before
     random: Callable[[str], torch.Generator] = _no_stream  # the method's own streams
-    # (P+Q,): the model at which its memory begins; None: the run's first
+    # (P+Q,): the model at which its own memory begins; None: the run's first
     initial: Callable[[], Tensor | None] = lambda: None
     work: int | None = None  # its epochs, or under ``local_steps`` its steps; None: those of the settings
     keep: range = range(0)  # local steps, counted from 1, after which its model is kept

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 
 Scope = Literal["parameters", "model", "personal", "number"]
-Start = Literal["zero", "initial"]
+Start = Literal["zero", "initial", "own"]
 SCOPES, STARTS = get_args(Scope), get_args(Start)
 
 
@@ -18,8 +18,9 @@ SCOPES, STARTS = get_args(Scope), get_args(Start)
 class Vector:
     """A vector of a method: of the P parameters, the whole model (P+Q), its personal part, or one number.
 
-    ``start`` is what it holds before its first update: zeros, or the run's initial model. An upload may be
-    sent instead of the model's parameters (``replaces_model``): then it is no traffic beyond them.
+    ``start`` is what it holds before its first update: zeros, the run's initial model, or a client's ``own``,
+    which is that too unless its method asks for a ``random_start``. An upload may be sent instead of the
+    model's parameters (``replaces_model``): then it is no traffic beyond them.
     """
 
     name: str
@@ -28,7 +29,7 @@ class Vector:
     replaces_model: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a vector of no known scope or start.
+        """Refuse a vector of no known scope or start, or one that a model is too large for.
 
         Raises:
             UserError: it is such a vector.
@@ -38,6 +39,11 @@ class Vector:
                 raise UserError(
                     f"vector {self.name!r}: {field} is one of {', '.join(allowed)}, not {value!r}"
                 )
+        if self.start != "zero" and self.scope in ("personal", "number"):
+            raise UserError(
+                f"vector {self.name!r}: start={self.start!r} is a model, and the scope is {self.scope}; "
+                "leave start out, or take the scope parameters or model"
+            )
 
 
 TRAINED = Vector("trained", start="initial")  # the model that clients train, where an average is kept
@@ -61,10 +67,11 @@ class Layout:
         """Return the rows (count, width) that hold the vectors, each (count, size) in ``named``."""
         return torch.cat([named[name] for name in self.names], -1) if self.names else torch.zeros(count, 0)
 
-    def fresh(self, initial: Tensor) -> Tensor:
-        """Return the row (width,) of a client or server that begins; ``initial`` is (P+Q,)."""
+    def fresh(self, initial: Tensor, own: Tensor | None = None) -> Tensor:
+        """Return the row (width,) of a client or server that begins; the two models are (P+Q,)."""
+        models = {"initial": initial, "own": initial if own is None else own.to(initial)}
         pieces = [
-            initial[:size] if vector.start == "initial" else initial.new_zeros(size)
+            models[vector.start][:size] if vector.start in models else initial.new_zeros(size)
             for vector, size in zip(self.vectors, self.sizes, strict=True)
         ]
         return torch.cat(pieces) if pieces else initial.new_zeros(0)

@@ -103,7 +103,7 @@ class Finish:
     steps: int  # τ_k, local steps taken
     nominal_steps: int  # E·⌈(n/N)/B⌉
     lr: float  # η_t, on average over the local steps
-    initial_lr: float
+    initial_lr: float  # that of the first round, on average too
     momentum: float
     nesterov: bool
     batch_size: int

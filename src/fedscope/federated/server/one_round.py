@@ -3,19 +3,14 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import version
 
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.verification.account import Account
-from fedscope.checkpoints.verification.claims import foreign_problem
-from fedscope.errors import UserError
 from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.parallel.evaluation import NOTHING, Score
 from fedscope.federated.parallel.memory import Memory, Writer
@@ -24,11 +19,11 @@ from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.vectors import TRAINED, Layout
 from fedscope.federated.record.views import Averaging, ServerStep
 from fedscope.federated.server.diagnostics import Recorder
+from fedscope.federated.server.resume import check_remembered, done_rounds
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
 from fedscope.federated.setup.federation import Federation
 from fedscope.federated.setup.learning_rate import round_rate
-from fedscope.storage import remove
 
 Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and the model's state dict
 
@@ -38,7 +33,7 @@ class Server:
 
     def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, probe: Probe | None = None):
         self.federation, self.run, self.dispatch, self.probe = federation, run, dispatch, probe
-        rounds = self._continue()
+        rounds = done_rounds(federation, run, dispatch)
         self.metrics = list(map(_lean, rounds))
         top = best(rounds)
         self.best = -1.0 if top is None else top.deciding or 0.0
@@ -55,14 +50,11 @@ class Server:
         if "all" in federation.tracked:
             self.latest = Memory.after(run.folder / "latest", clients.initial.numel(), done)
         self.sampled_mean = clients.initial
-        if clients.memory.names or method.kept_vectors:
+        if federation.remembers:
             self.memory = Memory.after(run.folder / "state", clients.memory.width, done)
-        for memory in (self.memory, self.latest):
-            if 0 < done < federation.settings.rounds and memory and not memory.holds(done):
-                raise UserError(
-                    f"{run.name} cannot be continued: what {method.name} remembers of round {done} is not in "
-                    f"{memory.folder}; train it anew under another --name"
-                )
+        for memory, of_clients in ((self.memory, dispatch.remembers), (self.latest, True)):
+            if memory and 0 < done < federation.settings.rounds:
+                check_remembered(run, method.name, rounds, memory, of_clients=of_clients)
         if self.memory and self.memory.holds(done):
             self.state = self.memory.server(done)
         dispatch.broadcast(self.state)
@@ -236,7 +228,7 @@ class Server:
             new = method.averages(Averaging(trained, average, round, settings.options))
             mean[:size][dispatch.shared] = new[dispatch.shared]
         check_all_returned(method.name, "server_state", self.state, state)
-        self.state = {**self.state, **state}
+        self.state = {**self.state, **dispatch.clients.acting_vectors(method.kept_vectors, state)}
         return mean
 
     @contextmanager
@@ -248,36 +240,6 @@ class Server:
             with memory.record(round) as writer:
                 yield writer
                 self.dispatch.clock.enter("checkpointing")
-
-    def _continue(self) -> list[Round]:
-        """Load the newest global model of the run; return the metrics up to it."""
-        run, dispatch = self.run, self.dispatch
-        for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
-            remove(leftover, below=run.root)
-        newest = run.final if run.final.exists() else run.last
-        if not newest.exists():
-            run.write_metrics([])
-            return []
-        checkpoint = load_checkpoint(newest)
-        problem = foreign_problem(newest.name, checkpoint.info, Account(run.manifest(), (), False))
-        if problem:
-            raise UserError(f"cannot resume {run.name!r}: {newest.name} {problem}; restore it from a copy")
-        dispatch.model.load(checkpoint.state)
-        dispatch.start.copy_(dispatch.model.values[0])
-        dispatch.counters.copy_(dispatch.model.counters)
-        if checkpoint.info.labels not in ((), self.federation.labels(checkpoint.info.round)):
-            raise UserError(
-                f"cannot resume {run.name!r}: its concepts shift otherwise under numpy {version('numpy')} "
-                f"than under {checkpoint.info.versions.get('numpy')}; use that numpy, or train it anew"
-            )
-        metrics = run.metrics()[: checkpoint.info.round]
-        if [m.round for m in metrics] != list(range(1, checkpoint.info.round + 1)):
-            raise UserError(
-                f"cannot resume {run.name!r}: its weights are of round {checkpoint.info.round}, which its "
-                "metrics do not reach; train it anew under another --name"
-            )
-        run.write_metrics(metrics)
-        return metrics
 
 
 def _entry(score: Score) -> dict[str, float | None]:

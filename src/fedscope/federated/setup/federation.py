@@ -74,6 +74,14 @@ class Federation:
         split = self.dataset.train
         return split if self.label_maps is None else replace(split, labels=split.labels.clone())
 
+    @property
+    def remembers(self) -> bool:
+        """Whether clients or server keep vectors between two rounds: the method's, or an optimizer's."""
+        settings, method = self.settings, self.method
+        moments = settings.momentum or settings.optimizer != "sgd"
+        optimizer = moments and settings.optimizer_state == "client"
+        return bool(method.memory or method.kept_vectors or optimizer)
+
     def shifted(self, round: int) -> bool:
         """Say whether concepts shifted at the start of ``round``, counted from 1."""
         return self.label_maps is not None and round - 1 in shift_rounds(self.label_maps.cpu().numpy())
@@ -110,7 +118,7 @@ class Federation:
         return local_settings(self.settings, self.weights).weight(samples)
 
     def own_start(self, client: int) -> Tensor | None:
-        """Return the random model (P+Q,) at which the client's memory begins, if its method asks for one."""
+        """Return the client's own random model (P+Q,) before its first round, if its method asks for one."""
         if not (self.method.random_start and self.method.random_start(self.settings.options)):
             return None
         generator = torch_stream(self.settings.seed, "own start", 0, client)
@@ -130,6 +138,7 @@ class Federation:
             preset=preset,
             methods=self.codes,
             sends=self.method.sends_another,
+            remembers=self.remembers,
         )
 
     def info(

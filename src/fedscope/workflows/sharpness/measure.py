@@ -86,8 +86,8 @@ def measure(
                 reporter.note(f"{problem.title}: no {SYMBOLS[name]}: {error}")
     if request.gap and test is not None:
         question = {"quantity": "gap", "test": test.batches.sha256, "bn": request.bn}
-        both = [replace(one, batches=_told_by(one, request.bn)) for one in (problem, test)]
-        parts.append(kept(question, {"gap": lambda: finite(gap_entry(*both, request.bn))}))
+        dealt = replace(problem, batches=batches), replace(test, batches=_told_by(test, request.bn))
+        parts.append(kept(question, {"gap": lambda: finite(gap_entry(*dealt, request.bn))}))
     return _joined(problem, request, parts)
 
 

@@ -1,0 +1,76 @@
+"""The rounds of a run that are done: read where a run goes on, and refused where it cannot."""
+
+from importlib.metadata import version
+
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.verification.account import Account
+from fedscope.checkpoints.verification.claims import foreign_problem
+from fedscope.errors import UserError
+from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.parallel.memory import Memory
+from fedscope.federated.setup.federation import Federation
+from fedscope.storage import remove
+
+
+def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Round]:
+    """Load the newest global model of the run; return the metrics up to it.
+
+    Raises:
+        UserError: the model is not there, is another run's, or is ahead of the metrics.
+    """
+    for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
+        remove(leftover, below=run.root)
+    newest = run.final if run.final.exists() else run.last
+    if not newest.exists():
+        _check_unbegun(run)
+        run.write_metrics([])
+        return []
+    checkpoint = load_checkpoint(newest)
+    problem = foreign_problem(newest.name, checkpoint.info, Account(run.manifest(), (), False))
+    if problem:
+        raise UserError(f"cannot resume {run.name!r}: {newest.name} {problem}; restore it from a copy")
+    dispatch.model.load(checkpoint.state)
+    dispatch.start.copy_(dispatch.model.values[0])
+    dispatch.counters.copy_(dispatch.model.counters)
+    if checkpoint.info.labels not in ((), federation.labels(checkpoint.info.round)):
+        raise UserError(
+            f"cannot resume {run.name!r}: its concepts shift otherwise under numpy {version('numpy')} "
+            f"than under {checkpoint.info.versions.get('numpy')}; use that numpy, or train it anew"
+        )
+    metrics = run.metrics()[: checkpoint.info.round]
+    if [m.round for m in metrics] != list(range(1, checkpoint.info.round + 1)):
+        raise UserError(
+            f"cannot resume {run.name!r}: its weights are of round {checkpoint.info.round}, which its "
+            "metrics do not reach; train it anew under another --name"
+        )
+    run.write_metrics(metrics)
+    return metrics
+
+
+def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory, *, of_clients: bool) -> None:
+    """Check that ``memory`` holds the state after ``rounds``, and with ``of_clients`` that of each client.
+
+    Raises:
+        UserError: it does not.
+    """
+    last = {client: one.round for one in rounds for client in one.clients}
+    lost = [f"client {client}" for client in memory.lost(last)] if of_clients else []
+    if not memory.holds(len(rounds)):
+        lost = [f"round {len(rounds)}"]
+    if lost:
+        raise UserError(
+            f"{run.name} cannot be continued: what {method} remembers of {lost[0]} is not in "
+            f"{memory.folder}; restore it from a copy, or train it anew under another --name"
+        )
+
+
+def _check_unbegun(run: Run) -> None:
+    """Refuse a run whose newest model is lost; one round may be recorded before there is any."""
+    recorded = len(run.metrics())
+    if run.manifest().partial or recorded > 1:
+        raise UserError(
+            f"cannot resume {run.name!r}: it has {recorded} rounds, and the model after the newest one is "
+            "not here; pull or import the whole run, or train it anew under another --name"
+        )

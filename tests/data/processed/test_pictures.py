@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
+from PIL import Image as Pictures
+
+from fedscope.data.processed.pictures import pictures
+from fedscope.errors import UserError
+
+
+def saved(path: Path, **names: list[str]) -> Path:
+    """Write a data set of two black images, with the names of the classes of each split."""
+    black = Pictures.fromarray(np.zeros((12, 12, 3), dtype=np.uint8))
+    parts = {
+        split: Dataset.from_dict(
+            {"picture": [black, black], "kind": [0, 1]},
+            features=Features({"picture": Image(), "kind": ClassLabel(names=classes)}),
+        )
+        for split, classes in names.items()
+    }
+    DatasetDict(parts).save_to_disk(path)
+    return path
+
+
+def test_a_saved_data_set_has_one_list_of_classes(image_model: Path, tmp_path: Path) -> None:
+    model, classes = f"hf:{image_model}", ["cat", "dog"]
+    found, names = pictures(saved(tmp_path / "a", train=classes, test=classes), model)
+    assert (names, list(found)) == (("cat", "dog"), ["train", "test"])
+    assert found["test"][1].tolist() == [0, 1]
+    with pytest.raises(UserError, match="train has the classes cat, dog, test has dog, cat; cast both"):
+        pictures(saved(tmp_path / "b", train=classes, test=classes[::-1]), model)
