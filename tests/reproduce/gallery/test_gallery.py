@@ -1,5 +1,6 @@
 """The gallery's files on the disk."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from matplotlib.text import Text
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import assemble
-from fedscope.reproduce.gallery.drawing import figures
+from fedscope.reproduce.gallery.drawing import figures, samples_note
 from fedscope.reproduce.gallery.gallery import index, records, supplement, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
@@ -24,6 +25,17 @@ GALLERY = PROJECT / "figures"
 
 def committed(name: str) -> ArtefactRecord:
     return ArtefactRecord.read(json.loads((GALLERY / name).read_text(encoding="utf-8")))
+
+
+def test_the_samples_are_of_the_seed_that_is_drawn() -> None:
+    one = committed("man/figure4a-cpu.json")
+    said = samples_note(one)
+    assert "FedAvg 19.14 ± 0.97," in said
+    first, *others = one.to_json()["drawn"]
+    second = copy.deepcopy(first) | {"seed": first["seed"] + 1}
+    second["record"]["lambda_max"]["value"] = 99.0
+    several = samples_note(one.edited(drawn=[first, second, *others]))
+    assert several == said.replace("training samples.", "training samples, the first of 2 seeds.")
 
 
 def test_the_committed_artefacts_are_rendered_as_they_lie_there() -> None:
