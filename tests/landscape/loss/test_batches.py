@@ -108,3 +108,18 @@ def test_some_samples_are_numbered_anew() -> None:
     assert taken.sizes == (2, 1)
     assert torch.equal(taken[0][1], dealt.order[places[0]])
     assert taken.order.tolist() == [0, 1, 2]
+
+
+def test_some_samples_are_of_all_batches_alike() -> None:
+    inputs, labels = torch.arange(60.0)[:, None], torch.arange(60) // 20
+    x, y = Batches(inputs, labels, 20).spread(12)
+    assert x.shape == (12, 1)
+    assert bool((x.diff(dim=0) > 0).all())
+    assert set(y.tolist()) == {0, 1, 2}
+    rows = torch.randperm(60, generator=torch.Generator().manual_seed(0))[:12].sort().values
+    assert torch.equal(x, inputs[rows])
+    assert all(map(torch.equal, (x, y), Batches(inputs, labels, 7).spread(12)))  # however they are batched
+    every = Batches(inputs, labels, 20).spread(1000)
+    assert torch.equal(every[0], inputs)
+    longer = Batches.from_iterable([(torch.ones(3, 4), labels[:3]), (torch.ones(3, 5), labels[:3])])
+    assert longer.spread(4)[0].shape == (3, 4)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -116,11 +117,13 @@ class Batches:
 
         Samples that lie together may be of one class. Of batches that cannot be joined it is the first.
         """
-        drawn = torch.randperm(self.samples, generator=torch.Generator().manual_seed(0))[:most]
-        try:
-            return self._at([drawn.sort().values])[0]
-        except UserError:  # of several lengths
-            return self[0]
+        drawn = torch.randperm(self.samples, generator=torch.Generator().manual_seed(0))[:most].sort().values
+        if isinstance(self._pairs, Streamed):
+            return self.taken([drawn])[0]
+        within = [drawn[(drawn >= low) & (drawn < high)] - low for low, high in pairwise(self._bounds)]
+        each = zip(self, within, strict=True)  # no copy of all samples
+        together = _together([(some(x, rows), some(y, rows)) for (x, y), rows in each if len(rows)])
+        return together[0] if len(together) == 1 else self[0]
 
     def _at(self, parts: Sequence[Tensor]) -> Sequence[Batch]:
         if isinstance(self._pairs, Streamed):
@@ -165,6 +168,11 @@ class Batches:
         if isinstance(self._pairs, Streamed):
             return self._pairs.sizes
         return tuple(count(inputs) for inputs, _ in self._pairs)
+
+    @property
+    def _bounds(self) -> list[int]:
+        """The place of each batch's first sample, and the number of all."""
+        return [0, *accumulate(self.sizes)]
 
     @property
     def is_streamed(self) -> bool:
