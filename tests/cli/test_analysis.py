@@ -170,8 +170,8 @@ def test_a_result_on_other_images_answers_for_no_usual_request(
 
 
 def test_power_iteration_gives_what_it_can_and_no_errors(fedscope: Command) -> None:
-    ours = fedscope("hessian", *FAST, "--probes", "8", "--top-k", "5", "--json", "-").json
-    theirs = fedscope("hessian", *FAST, "--probes", "8", "--top-k", "5", "--engine", "power", "--json", "-").json
+    few = (*FAST, "--probes", "8", "--top-k", "5", "--json", "-")
+    ours, theirs = (fedscope("hessian", *few, *engine).json for engine in ([], ["--engine", "power"]))
     values = [one["value"] for one in theirs["eigenvalues"]]
     assert (theirs["problem"]["engine"], len(values)) == ("power", 5)
     assert values == sorted(values, reverse=True)

@@ -28,8 +28,9 @@ def check_begun(jobs: Sequence[Job], out: Path) -> None:
 def _fault(job: Job, out: Path) -> str | None:
     if not job.begun:
         return None
-    kept, name = job.kept(out), job.begun[0].name
-    mend = f"delete the run (`fedscope runs delete {name}`), or give the group of jobs another name"
+    kept, names = job.kept(out), [run.name for run in job.begun]
+    name, each = names[0], " ".join(names)
+    mend = f"delete the run (`fedscope runs delete {each}`), or give the group of jobs another name"
     if kept is None:
         return f"{job.name}: the run {name} is there, and this sweep has not begun it; {mend}"
     changes = list(_changes(kept.words, job.words))
