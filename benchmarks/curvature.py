@@ -58,8 +58,7 @@ class Bench:
         problem = self.problem
 
         def own() -> Any:
-            model = copy.deepcopy(problem.model).eval()
-            return model.requires_grad_(True)
+            return copy.deepcopy(problem.model).eval().requires_grad_(True)
 
         return {
             "fedscope": self.ours.matvec,

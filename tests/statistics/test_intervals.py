@@ -3,7 +3,13 @@ import math
 import pytest
 import torch
 
-from fedscope.statistics.intervals import bias_range, interval, sloped_interval
+from fedscope.statistics.intervals import bias_range, drawn_stderr, interval, sloped_interval
+
+
+def test_where_all_were_taken_there_is_no_error_whatever_it_was() -> None:
+    assert drawn_stderr(2.0, 0.25) == 1.0
+    assert drawn_stderr(math.nan, 0.0) == 0.0
+    assert math.isnan(drawn_stderr(math.nan, 0.25))
 
 
 def test_the_ends_of_a_sloped_interval_are_as_far_as_their_own_variance_allows() -> None:

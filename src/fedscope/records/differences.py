@@ -34,6 +34,7 @@ from fedscope.statistics.intervals import (
     bias_range,
     combined,
     data_stderr,
+    drawn_stderr,
     finite_population,
     interval,
     p_value,
@@ -239,7 +240,7 @@ def _finite(data: tuple[float, float], reference: HessianRecord, other: HessianR
     """Return an error over the samples as one of the population that they were drawn from."""
     population = reference.problem.population or other.problem.population
     factor = finite_population(reference.problem.samples, population)
-    return math.sqrt(factor) * data[0], data[1]
+    return drawn_stderr(data[0], factor), data[1]
 
 
 def probes_error(mine: Tensor, yours: Tensor) -> tuple[float, float]:

@@ -55,7 +55,7 @@ class Gap(Plain):
     test_samples: Count  # [samples]
     loss: Number  # ``test_loss`` − ``train_loss``
     stderr: Number  # standard error of ``loss`` over both draws of samples
-    dof: Freedom = math.nan  # degrees of freedom of ``stderr``
+    dof: Freedom = math.inf  # degrees of freedom of ``stderr``
     accuracy: Number  # ``train_accuracy`` − ``test_accuracy``
 
     def against(self, which: Against) -> float:

@@ -19,7 +19,7 @@ from fedscope.records.sharpness import (
     SharpnessRecord,
 )
 from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import combined, data_stderr, finite_population
+from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population
 from fedscope.statistics.kendall import kendall_tau
 
 LEAST = 4  # checkpoints: of 3 the smallest p-value is 1/3
@@ -54,7 +54,7 @@ def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
     gap = torch.tensor(yours.batches, dtype=torch.float64)
     if mine.batch_sizes and mine.batch_sizes == yours.batch_sizes and len(mine.batches) == len(gap):
         gap -= torch.tensor(mine.batches, dtype=torch.float64)
-        data = finite**0.5 * data_stderr(gap, mine.batch_sizes), len(gap) - 1.0
+        data = drawn_stderr(data_stderr(gap, mine.batch_sizes), finite), len(gap) - 1.0
     else:
         data = math.nan, 0.0
     return Difference(mine.name, yours.value - mine.value, probe, data)

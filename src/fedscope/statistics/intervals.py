@@ -58,6 +58,14 @@ def finite_population(samples: int, population: int | None) -> float:
     return 1.0 if population is None else max(0.0, 1 - samples / population)
 
 
+def drawn_stderr(stderr: float, factor: float) -> float:
+    """Return a standard error over samples drawn from a finite population, by its ``factor`` on variances.
+
+    0 where all there are were taken, even if ``stderr`` could not be formed, as of one batch.
+    """
+    return math.sqrt(factor) * stderr if factor else 0.0
+
+
 def effective_number(parts: Tensor) -> float:
     """Return (Σq)²/Σq² of N parts: N if all are equal, 1 if one carries the sum; NaN if all are zero."""
     return float(parts.sum() ** 2 / parts.square().sum())

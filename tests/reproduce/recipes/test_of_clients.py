@@ -99,6 +99,15 @@ def test_numbers_of_clients_are_those_of_the_record(folder: Path) -> None:
     assert from_record("gap_trace", record) == Number(None, text="–")  # it was not asked for
 
 
+def test_the_error_of_a_generalisation_gap_keeps_its_degrees_of_freedom(folder: Path) -> None:
+    record = result(folder, SHARPNESS)
+    assert isinstance(record, SharpnessRecord)
+    assert record.gap
+    drawn = record.edited(gap=record.gap.to_json() | {"stderr": 0.5, "dof": 7.0})
+    found = from_record("generalisation_gap", drawn)
+    assert (found.error, found.dof) == (0.5, 7.0)
+
+
 def test_the_gap_is_between_the_splits(folder: Path) -> None:
     losses = {}
     for split in ("train", "test"):

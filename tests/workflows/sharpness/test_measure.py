@@ -1,5 +1,6 @@
 """Sharpness of checkpoints: the library's own numbers, each kept by itself, with the gap beside them."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fedscope.streams import key
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sharpness import checkpoints
 from fedscope.workflows.sharpness.checkpoints import sharpness
+from fedscope.workflows.sharpness.gap import gap_entry
 from fedscope.workflows.sharpness.measure import measure
 from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem, load
@@ -153,6 +155,20 @@ def test_another_test_split_is_another_gap(tmp_path: Path) -> None:
     tests = [replace(problem, batches=Batches(x[part], y[part], 8)) for part in (slice(16), slice(16, 40))]
     gaps = [measure(problem, request, test=test, keep=tmp_path).gap for test in tests]
     assert [gap.test_samples for gap in gaps if gap] == [16, 24]
+
+
+def test_the_gap_between_whole_splits_has_no_error() -> None:
+    """Even if each is one batch, which tells none."""
+    problem = own_problem()
+    x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
+    few = [
+        replace(problem, batches=Batches(x[part], y[part], 8, population=8))
+        for part in (slice(8), slice(8, 16))
+    ]
+    found = gap_entry(few[0], few[1], "eval")
+    assert (found["stderr"], found["dof"]) == (0.0, None)
+    drawn = [replace(one, batches=Batches(*one.batches[0], 8, population=80)) for one in few]
+    assert math.isnan(gap_entry(drawn[0], drawn[1], "eval")["stderr"])
 
 
 def test_what_a_network_does_not_have_is_left_out_unless_it_is_named() -> None:

@@ -160,7 +160,7 @@ def _bars(one: Sharpness) -> list[list[float]] | None:
 def _gap_bar(gap: Gap, found: CorrelationRecord) -> float | None:
     if found.against != "gap" or math.isnan(gap.stderr):
         return None
-    return interval(0.0, gap.stderr, math.inf if math.isnan(gap.dof) else gap.dof)[1]  # NaN: of an old record
+    return interval(0.0, gap.stderr, gap.dof)[1]
 
 
 def _tau(one: Correlation) -> str:

@@ -56,10 +56,13 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
     """
     loss = FlatLoss(model, loss_fn, batches)
     check_loss(loss)
-    some_of_all = loss.batches.spread(max(batches.sizes[0], SAMPLE))
-    if len(batches) > 1 and (found := _whole_and_parts(loss, *some_of_all)) and not _same(*found, loss.dtype):
+    if len(batches) == 1:
+        return
+    inputs, targets = loss.batches.spread(max(batches.sizes[0], SAMPLE))
+    found = _whole_and_parts(loss, inputs, targets)
+    if found and not _same(*found, loss.dtype):
         raise NoMeanError(
-            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(some_of_all[0])}, "
+            f"the loss is no mean over samples: {found[0]:.6g} for a batch of {count(inputs)}, "
             f"{found[1]:.6g} for its parts; average over each sample's own terms, then over samples, or take "
             f"all as one batch with --batch-size {batches.samples}"
         )

@@ -1,7 +1,5 @@
 """The loss of each sample at any point of weight space, as fast as without derivatives."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -15,7 +13,7 @@ from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.surfaces.fused_forward import Forward
 from fedscope.landscape.surfaces.metrics import loss_by_sample
-from fedscope.statistics.intervals import data_stderr, finite_population, sample_error
+from fedscope.statistics.intervals import data_stderr, drawn_stderr, finite_population, sample_error
 
 
 class SampleLosses:
@@ -95,7 +93,7 @@ class SampleLosses:
         else:
             counts = [int(size) for size in self.sizes]
             stderr, dof = data_stderr(values, counts), len(counts) - 1
-        return math.sqrt(self.finite) * stderr, dof
+        return drawn_stderr(stderr, self.finite), dof
 
     @torch.inference_mode()
     def _values(self, *, plain: bool) -> Tensor:

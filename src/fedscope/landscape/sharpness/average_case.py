@@ -26,7 +26,7 @@ from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.objective import Perturbed
 from fedscope.landscape.sharpness.results import Sharpness
 from fedscope.landscape.sharpness.worst_case import check_radius
-from fedscope.statistics.intervals import finite_population, mean_stderr, probed_data_error
+from fedscope.statistics.intervals import drawn_stderr, finite_population, mean_stderr, probed_data_error
 
 PAIRS = 20
 
@@ -130,7 +130,7 @@ def summarized(objective: Perturbed, parts: Tensor, seed: int) -> Sharpness:
         value=float(draws.mean()),
         stderr_draws=mean_stderr(draws.tolist()),
         dof_draws=len(draws) - 1,
-        stderr_data=factor**0.5 * stderr_data,
+        stderr_data=drawn_stderr(stderr_data, factor),
         dof_data=dof_data,
         draws=tuple(draws.tolist()),
         batches=tuple(parts.mean(0).tolist()),

@@ -26,7 +26,7 @@ from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.sharpness.results import Cost, Sharpness
-from fedscope.statistics.intervals import data_stderr, sample_error
+from fedscope.statistics.intervals import data_stderr, drawn_stderr, sample_error
 from fedscope.streams import key
 
 Labels = Literal["empirical", "exact", "drawn"]
@@ -136,7 +136,7 @@ def _by_batch(forms: Sequence[Tensor | None], op: LossOperator, seed: int) -> Sh
         value=float(draws.mean()),
         stderr_draws=spread,
         dof_draws=len(draws) - 1 if len(draws) > 1 else math.inf,
-        stderr_data=op.finite_population**0.5 * data_stderr(parts.mean(0), op.weights),
+        stderr_data=drawn_stderr(data_stderr(parts.mean(0), op.weights), op.finite_population),
         dof_data=len(sizes) - 1,
         draws=tuple(draws.tolist()) if len(draws) > 1 else (),
         batches=tuple(parts.mean(0).tolist()),

@@ -22,7 +22,7 @@ from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.sharpness.results import Cost, Sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
-from fedscope.statistics.intervals import data_stderr
+from fedscope.statistics.intervals import data_stderr, drawn_stderr
 
 
 def last_linear(model: nn.Module) -> str:
@@ -125,7 +125,7 @@ def largest_relative_flatness(
     return Sharpness(
         value=value,
         stderr_draws=0.0,
-        stderr_data=op.finite_population**0.5 * data_stderr(parts, op.weights),
+        stderr_data=drawn_stderr(data_stderr(parts, op.weights), op.finite_population),
         dof_data=len(parts) - 1,
         batches=tuple(parts.tolist()) if len(parts) > 1 else (),
         cost=Cost(products=spent),

@@ -6,7 +6,6 @@ fewer than two batches. Costs are counted in passes over all samples.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedscope.landscape.printing import Printed
@@ -42,29 +41,24 @@ class Sharpness(Printed):
     dof_data: float = math.nan  # of stderr_data
     draws: tuple[float, ...] = ()  # M: the value by each independent draw; none where nothing is drawn
     batches: tuple[float, ...] = ()  # B: the value of each batch
-    skewed: bool = False  # a mean of squares, or an eigenvalue, whose error grows with it
-    residual: float = 0.0  # what an eigenvalue on these samples may be off by, at most
-    bias: tuple[float, float] = (0.0, 0.0)  # between what the value lies above the population's, on average
+    skewed: bool = False  # a mean of squares, whose error grows with it
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the confidence interval of the value on these samples: the draws' error alone."""
-        return self._wider([self._reach(self.value, self.stderr_draws, self.dof_draws, level)])
+        return self._reach(self.stderr_draws, self.dof_draws, level)
 
     def population_interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the confidence interval of the value on the samples' population: both errors, no bias."""
-        errors = combined((self.stderr_draws, self.dof_draws), (self.stderr_data, self.dof_data))
-        return self._wider([self._reach(self.value - bias, *errors, level) for bias in self.bias])
+        """Return the confidence interval of the value on the samples' population: both errors."""
+        errors = (self.stderr_draws, self.dof_draws), (self.stderr_data, self.dof_data)
+        return self._reach(*combined(*errors), level)
 
-    def _wider(self, ends: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        return min(low for low, _ in ends) - self.residual, max(high for _, high in ends) + self.residual
-
-    def _reach(self, value: float, stderr: float, dof: float, level: float) -> tuple[float, float]:
+    def _reach(self, stderr: float, dof: float, level: float) -> tuple[float, float]:
         """Return Student's interval; of a mean of squares on a logarithmic scale.
 
         A draw that misses the few directions of high curvature has too low a mean and too low an error
         together, which the logarithm undoes. Within two standard errors of 0 there is no such scale.
         """
-        if not (self.skewed and value > 2 * stderr > 0):
-            return interval(value, stderr, dof, level)
-        low, high = interval(math.log(value), stderr / value, dof, level)
+        if not (self.skewed and self.value > 2 * stderr):
+            return interval(self.value, stderr, dof, level)
+        low, high = interval(math.log(self.value), stderr / self.value, dof, level)
         return math.exp(low), math.exp(high)

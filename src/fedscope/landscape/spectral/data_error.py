@@ -57,8 +57,8 @@ def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataE
     weights = op.weights
     if known.batches is None or weights is None or len(weights) < 2:
         missing = torch.full((len(positions),), math.nan, dtype=torch.float64)
-        known_error = missing if op.finite_population else torch.zeros_like(missing)  # of all there is: none
-        return DataErrors(None, known_error, known_error.clone(), missing, known_error.clone())
+        error = missing if op.finite_population else torch.zeros_like(missing)  # of all there is: none
+        return DataErrors(None, error, error.clone(), missing, error.clone())
     theta, s = torch.linalg.eigh(known.projected)
     forms = torch.einsum("ik,bij,jk->kb", s[:, positions], known.batches, s[:, positions])
     stderr = torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)

@@ -18,7 +18,7 @@ from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.spectral.results import Trace
-from fedscope.statistics.intervals import probed_data_error
+from fedscope.statistics.intervals import drawn_stderr, probed_data_error
 
 
 def remainder(op: Operator, known: Subspace | None) -> Operator:
@@ -119,7 +119,7 @@ class TraceTally:
             stderr_data, dof_data = probed_data_error(
                 batches.mean(0)[None] if exact else batches, self._weights
             )
-            stderr_data = math.sqrt(self._finite) * stderr_data if self._finite else 0.0
+            stderr_data = drawn_stderr(stderr_data, self._finite)
         return Trace(
             value=self.mean,
             stderr_probe=math.sqrt(variance / self.probes),

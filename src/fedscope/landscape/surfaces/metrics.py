@@ -22,7 +22,7 @@ from fedscope.factories import reason
 from fedscope.landscape.loss.checks import rounding
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.trees import cloned, mapped
-from fedscope.statistics.intervals import data_stderr, finite_population
+from fedscope.statistics.intervals import data_stderr, drawn_stderr, finite_population
 
 Metric = Callable[[Any, Any], Tensor]
 """(output, targets) ↦ a value per sample, (samples,), or the scalar mean over the batch."""
@@ -98,7 +98,7 @@ class Metering:
         self._targets = [targets for _, targets in loss.batches]
         self._sizes = loss.batches.sizes
         self._single = loss_by_sample(loss, loss_fn, outputs)
-        self._finite = finite_population(loss.batches.samples, loss.batches.population) ** 0.5
+        self._finite = finite_population(loss.batches.samples, loss.batches.population)
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
@@ -111,7 +111,7 @@ class Metering:
             if self._single is not None:
                 single = zip(outputs, targets, strict=True)
                 each = torch.cat([self._single(o, cloned(t)).double() for o, t in single])
-                found = [Measured(found[0].value, self._finite * _spread(each))]
+                found = [Measured(found[0].value, drawn_stderr(_spread(each), self._finite))]
             for name, metric in self._metrics.items():
                 try:
                     values = [metric(o, cloned(t)) for o, t in zip(outputs, targets, strict=True)]
@@ -130,10 +130,10 @@ class Metering:
         """Return the mean of batches' means, or of values per sample."""
         if all(len(value) == size for value, size in zip(values, self._sizes, strict=True)):
             each = torch.cat(values)
-            return Measured(float(each.mean()), self._finite * _spread(each))
+            return Measured(float(each.mean()), drawn_stderr(_spread(each), self._finite))
         means = torch.stack([value.mean() for value in values])
         weights = torch.tensor(self._sizes, dtype=torch.float64, device=means.device)
-        stderr = self._finite * data_stderr(means, self._sizes)
+        stderr = drawn_stderr(data_stderr(means, self._sizes), self._finite)
         return Measured(float((weights * means).sum() / weights.sum()), stderr)
 
     def _checked(self, name: str, value: Any, samples: int) -> Tensor:

@@ -27,7 +27,9 @@ def _sharpness(record: SharpnessRecord, *, name: str) -> Sharpness | None:
 def _generalisation(record: SharpnessRecord) -> Estimate | None:
     if record.gap is None:
         return None
-    return Estimate.read({"value": or_null(record.gap.loss), "stderr": or_null(record.gap.stderr)})
+    found = record.gap
+    numbers = {"value": found.loss, "stderr": found.stderr, "dof": found.dof}
+    return Estimate.read({name: or_null(number) for name, number in numbers.items()})
 
 
 def _rows() -> Iterator[Row]:

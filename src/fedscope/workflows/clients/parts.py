@@ -255,10 +255,8 @@ class Measuring:
         problem = self.one.problem
         op = self.curvature(self.one.mean, problem.batches)
         center = mean_of_batches(op, GLOBAL, op.loss.losses)
-        gaps = []
-        for client in self.one.clients:
-            found = mean_of_batches(op, GLOBAL, self._loss(client.model, problem.batches, op).losses)
-            gaps.append(difference(found, center))
+        losses = (self._loss(client.model, problem.batches, op).losses for client in self.one.clients)
+        gaps = [difference(mean_of_batches(op, GLOBAL, each), center) for each in losses]
         return total(zip(self.one.shares, gaps, strict=True))
 
     def _loss(self, model: nn.Module, batches: Batches, op: LossOperator) -> FlatLoss:

@@ -6,7 +6,7 @@ from fedscope.choices import BatchNormMode
 from fedscope.landscape.sharpness.objective import Perturbed, error_rate
 from fedscope.records.entries import Record
 from fedscope.records.numbers import or_null
-from fedscope.statistics.intervals import combined, data_stderr, finite_population
+from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population
 from fedscope.workflows.sources.problem import Problem
 
 Level = tuple[float, tuple[float, float], float]  # loss, its (standard error, degrees of freedom), accuracy
@@ -35,5 +35,5 @@ def _level(problem: Problem, bn: BatchNormMode) -> Level:
     nowhere = torch.zeros_like(objective.weights)
     losses, wrong = objective.values(nowhere), objective.values(nowhere, error_rate)
     factor = finite_population(problem.batches.samples, problem.batches.population)
-    error = factor**0.5 * data_stderr(losses, objective.sizes), len(objective.sizes) - 1
+    error = drawn_stderr(data_stderr(losses, objective.sizes), factor), len(objective.sizes) - 1
     return float(objective.mean(losses)), error, 1 - float(objective.mean(wrong))

@@ -3,6 +3,8 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.hessian import Hessian
@@ -23,16 +25,55 @@ from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_patterns
+from fedscope.landscape.spectral.results import Eigenpairs
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.records.entries import Record
 from fedscope.records.numbers import ends_or_null, or_null
-from fedscope.statistics.intervals import bias_range
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.sharpness.request import QUANTITIES, Family, SharpnessRequest
 from fedscope.workflows.sources.problem import Problem
 
 BLOCK_PROBES, BLOCK_STEPS = 4, 15
-Found = Sharpness | NoiseLevel
+
+
+@dataclass(frozen=True)
+class _LargestEigenvalue:
+    """λ_max with intervals of its own: of the residual, and of the population without the samples' bias."""
+
+    pairs: Eigenpairs
+    stderr_draws: ClassVar[float] = 0.0  # nothing is drawn
+    dof_draws: ClassVar[float] = math.inf
+    draws: ClassVar[tuple[float, ...]] = ()
+
+    @property
+    def value(self) -> float:
+        return float(self.pairs.values[0])
+
+    @property
+    def stderr_data(self) -> float:
+        return float(self.pairs.stderr_data[0])
+
+    @property
+    def dof_data(self) -> float:
+        return float(self.pairs.dof_data[0])
+
+    @property
+    def batches(self) -> tuple[float, ...]:
+        return () if self.pairs.forms is None else tuple(self.pairs.forms[0].tolist())
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(products=self.pairs.matvecs)
+
+    def interval(self) -> tuple[float, float]:
+        residual = float(self.pairs.residuals[0])
+        return self.value - residual, self.value + residual
+
+    def population_interval(self) -> tuple[float, float]:
+        return self.pairs.interval()
+
+
+Found = Sharpness | NoiseLevel | _LargestEigenvalue
 
 
 class Quantities:
@@ -167,12 +208,7 @@ class Quantities:
                 found.dof_probe, found.dof_data, found.samples, found.batches,
             )  # fmt: skip
         pairs = top_eigenpairs(op, seed=seed, by_sample=False, progress=progress)
-        forms = () if pairs.forms is None else tuple(pairs.forms[0].tolist())
-        return Sharpness(
-            float(pairs.values[0]), 0.0, float(pairs.stderr_data[0]), Cost(products=pairs.matvecs), seed,
-            dof_data=float(pairs.dof_data[0]), batches=forms, skewed=True, residual=float(pairs.residuals[0]),
-            bias=bias_range(float(pairs.bias_data[0]), float(pairs.bias_most[0])),
-        )  # fmt: skip
+        return _LargestEigenvalue(pairs)
 
     def _blocks(self, name: str, progress: Progress) -> Found:
         layers, spent, densities = layer_patterns(self._hessian().names), 0, {}

@@ -46,7 +46,7 @@ class Job:
             return ()
         given = {flag: values for flag, *values in _by_flag(self.words)}
         (folder,), (name,), (seeds,) = given["--registry"], given["--name"], given.get("--seeds", [None])
-        suffixes = [""] if seeds is None else [f"-s{seed.strip()}" for seed in seeds.split(",")]
+        suffixes = [""] if seeds is None else [f"-s{int(seed)}" for seed in seeds.split(",")]
         return tuple(Run(Path(folder) / f"{name}{suffix}") for suffix in suffixes)
 
     @property
