@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 
 from fedscope.errors import UserError
 from fedscope.figures.runs.sharpness import against_figure, values_figure
@@ -62,6 +63,15 @@ def test_against_the_gap_every_checkpoint_is_a_point() -> None:
     below = [axes.get_tightbbox() for axes in figure.axes]
     assert not any(box and figure.legends[0].get_window_extent().overlaps(box) for box in below)
     assert against_figure(correlated(runs(12), "gap")).legends == []  # more than looks
+    plt.close("all")
+
+
+def test_a_bar_of_the_gap_is_students_interval() -> None:
+    few = [one.edited(gap=one.gap.to_json() | {"dof": 3.0}) for one in runs() if one.gap]
+    axes = against_figure(correlated(few, "gap")).axes[0]
+    bars = [bar for bar in axes.collections if isinstance(bar, LineCollection)]
+    heights = [float(np.ptp(np.asarray(bar.get_segments()[0])[:, 1])) for bar in bars]
+    assert max(heights) == pytest.approx(2 * 3.182446 * 0.01)
     plt.close("all")
 
 

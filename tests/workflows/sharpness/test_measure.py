@@ -26,6 +26,7 @@ from fedscope.workflows.sharpness import checkpoints
 from fedscope.workflows.sharpness.checkpoints import sharpness
 from fedscope.workflows.sharpness.gap import gap_entry
 from fedscope.workflows.sharpness.measure import measure
+from fedscope.workflows.sharpness.quantities import _LargestEigenvalue
 from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
@@ -155,6 +156,13 @@ def test_another_test_split_is_another_gap(tmp_path: Path) -> None:
     tests = [replace(problem, batches=Batches(x[part], y[part], 8)) for part in (slice(16), slice(16, 40))]
     gaps = [measure(problem, request, test=test, keep=tmp_path).gap for test in tests]
     assert [gap.test_samples for gap in gaps if gap] == [16, 24]
+
+
+def test_the_residual_is_in_the_interval_of_the_largest_eigenvalue() -> None:
+    problem = own_problem()
+    pairs = top_eigenpairs(Hessian(problem.model, cross_entropy, problem.batches))
+    found = _LargestEigenvalue(replace(pairs, residuals=torch.tensor([0.25]).double()))
+    assert found.interval() == (found.value - 0.25, found.value + 0.25)
 
 
 def test_the_gap_between_whole_splits_has_no_error() -> None:
