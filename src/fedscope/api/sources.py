@@ -3,7 +3,6 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from inspect import isfunction
 from pathlib import Path
@@ -22,6 +21,7 @@ from fedscope.choices import DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
 from fedscope.workflows.sources.own import own_samples
@@ -184,7 +184,7 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
         made = called(made, "--model") if isinstance(made, str) else made()
     if not isinstance(made, nn.Module):
         raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
-    model = deepcopy(made)
+    model = whole_copy(made)
     held: Any = one if isinstance(one, Mapping) else read(_file(one, on))
     fitted = fit(held, model.state_dict(keep_vars=True), _said(one))
     model.load_state_dict(fitted.state)
@@ -236,4 +236,4 @@ def _placed(model: nn.Module, source: Source) -> nn.Module:
     first = next(iter(model.parameters()), None)
     if first is None or (first.device, first.dtype) == (source.device, source.dtype):
         return model
-    return deepcopy(model).to(source.device, source.dtype)
+    return whole_copy(model).to(source.device, source.dtype)

@@ -70,8 +70,9 @@ class Surface(Plain):
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         shape = tuple(len(axis.values) for axis in self.axes)
-        grids = {"loss": self.loss, "stderr": self.stderr, "computed": self.computed, **self.metrics}
-        for name, grid in grids.items():
+        grids = [("loss", self.loss), ("stderr", self.stderr), ("computed", self.computed)]
+        grids += [*self.metrics.items(), *self.metrics_stderr.items()]
+        for name, grid in grids:
             if grid is not None and not fits(grid, shape):
                 raise ValueError(f"{name} is no grid of {' × '.join(map(str, shape))} numbers")
         if any(len(mark.at) != len(shape) for mark in self.marks):

@@ -29,6 +29,8 @@ def read_surface(record: Surface) -> RecordedSurface:
         center_loss=record.center_loss,
         stderr=None if record.stderr is None else _tensor(record.stderr),
         metrics={name: _tensor(grid) for name, grid in record.metrics.items()},
+        metrics_stderr={name: _tensor(grid) for name, grid in record.metrics_stderr.items()},
+        center_metrics=record.center_metrics,
         marks=record.marks,
         path=record.path,
         computed=None if record.computed is None else torch.tensor(record.computed, dtype=torch.bool),

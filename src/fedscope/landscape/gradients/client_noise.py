@@ -12,7 +12,7 @@ from fedscope.landscape.gradients.noise_scale import FEWEST, gradient_noise_of
 from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.mean_loss import check_loss
+from fedscope.landscape.loss.mean_loss import PARTS, NoMeanError, check_loss, is_mean
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.statistics.intervals import finite_population
@@ -72,28 +72,40 @@ def client_gradient_noise(
 
     Raises:
         UserError: no clients, weights that do not fit, ``groups`` below 1; as of ``check_loss``.
+        NoMeanError: the loss is no plain mean over samples, such as one with class weights.
     """
     if not clients or groups < 1:
         raise UserError(
             f"{len(clients)} clients in {groups} groups have no gradients; give one or more of each"
         )
     own = seed_of(generator, seed)
-    dealt = [_dealt(Batches.of(client), groups, own) for client in clients]
-    p = _shares(weights, [one.samples for one in dealt])
-    losses = [FlatLoss(model, loss_fn, one, bn=bn) for one in dealt]
-    check_loss(losses[0])
-    finite = [finite_population(one.samples, one.population) for one in dealt]
+    given = [Batches.of(client) for client in clients]
+    p = _shares(weights, [one.samples for one in given])
+    losses = [_dealt(FlatLoss(model, loss_fn, one, bn=bn), groups, own) for one in given]
+    finite = [finite_population(one.samples, one.population) for one in given]
     products, gradients = of_losses(losses, finite, progress=progress)
-    total = sum(len(one) for one in dealt)
+    total = sum(len(one.batches) for one in losses)
     return gradient_noise_of(products, p, gradients=gradients, passes=gradients / total)
 
 
-def _dealt(samples: Batches, groups: int, seed: int) -> Batches:
-    """Return the samples in batches; one by one where they are too few for three batches of several."""
-    found = samples.dealt(groups, seed)
-    if len(found) >= FEWEST or samples.samples < FEWEST:
-        return found
-    return samples.taken(torch.arange(samples.samples).split(1))
+def _dealt(loss: FlatLoss, groups: int, seed: int) -> FlatLoss:
+    """Return the loss with its samples dealt; one by one where they are too few for three batches of several.
+
+    The network stays as the batches that were given make it. Batches that cannot be cut stay as they are.
+    """
+    check_loss(loss)
+    if loss.coupled:
+        return loss
+    samples = loss.batches
+    if samples.samples >= PARTS and not is_mean(loss):
+        raise NoMeanError(
+            "gradient noise is of a mean over samples, and this loss is none: take the plain mean of each "
+            "sample's own terms, without class weights and with as many terms in each"
+        )
+    loss.batches = samples.dealt(groups, seed)
+    if len(loss.batches) < min(FEWEST, groups) and samples.samples >= FEWEST:
+        loss.batches = samples.taken(torch.arange(samples.samples).split(1))
+    return loss
 
 
 def _shares(weights: Sequence[float] | None, samples: Sequence[int]) -> Tensor:

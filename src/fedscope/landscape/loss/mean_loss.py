@@ -9,6 +9,8 @@ from fedscope.landscape.loss.checks import close, rounding
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
 from fedscope.landscape.loss.trees import Tree, count, cut, joined, some
 
+PARTS = 3  # samples from which a loss shows whether it is the mean of its parts
+
 
 class NoMeanError(UserError):
     """The loss of several samples is not the mean of theirs, so that they must stay in one batch."""
@@ -92,7 +94,7 @@ def has_parts(loss: FlatLoss, most: int) -> bool:
 
 def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float, float] | None:
     """Return the loss of some samples and the mean of their two parts'; None where there are no parts."""
-    samples, cut = count(inputs), count(inputs) // 3
+    samples, cut = count(inputs), count(inputs) // PARTS
     if not cut:
         return None
     parts = slice(None, cut), slice(cut, None)

@@ -12,7 +12,7 @@ from fedscope.landscape.loss.trees import Tree, joined, leaves, some
 Batch = tuple[Tree, Tree]
 HELD = 256 << 20  # bytes up to which a data set is read once and kept
 TARGETS = ("label", "labels", "target", "targets", "fine_label", "y")  # columns that a loss needs
-_LOOKED_AT = 4  # samples that are read twice
+_LOOKED_AT, _AT_ONCE = 64, 4  # samples that are read twice, all over the data set
 
 
 class Streamed(Sequence[Batch]):
@@ -89,11 +89,22 @@ def streamed(data: object, pair: Callable[[object], Batch], batch_size: int) -> 
     batches = Streamed(read, [part for part in parts if len(part)])
     if not len(batches):
         return ()
-    few = batches.parts[0][:_LOOKED_AT]
-    first, again = ([*leaves(read(few))] for _ in range(2))
-    steady = all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
-    size = sum(tensor.nbytes for tensor in first) / len(few) * sum(batches.sizes)
-    return tuple(batches) if not steady or size <= HELD else batches
+    few = batches.parts[0][:_AT_ONCE]
+    size = sum(tensor.nbytes for tensor in leaves(read(few))) / len(few) * sum(batches.sizes)
+    return batches if size > HELD and _steady(read, torch.cat(batches.parts)) else tuple(batches)
+
+
+def _steady(read: Callable[[Tensor], Batch], rows: Tensor) -> bool:
+    """Say whether rows are the same each time they are read.
+
+    One that is flipped or cropped at random can come out the same twice: 64 hardly do.
+    """
+    places = torch.linspace(0, len(rows) - 1, min(_LOOKED_AT, len(rows))).round().long()
+    for few in rows[places].split(_AT_ONCE):
+        first, again = ([*leaves(read(few))] for _ in range(2))
+        if not all(torch.equal(one, other) for one, other in zip(first, again, strict=True)):
+            return False
+    return True
 
 
 def _rows(data: Any, size: int) -> tuple[Any, list[Tensor], Callable[[list[Any]], object]] | None:

@@ -5,8 +5,8 @@ them in that order too: a hidden layer's units and the next layer's inputs, a no
 and running statistics, every layer that a skip connection adds to the same sum.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,9 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, flat, mapped, some
-from fedscope.landscape.matching.channels import Axis, Piece
+from fedscope.landscape.matching.channels import FIXED, Axis, Piece
 from fedscope.landscape.matching.operations import RULES
-from fedscope.landscape.matching.tracing import trace
+from fedscope.landscape.matching.tracing import by_parts, trace
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.printing import Printed
 
@@ -51,6 +51,25 @@ class Symmetry(Printed):
     def identity(self) -> dict[str, Tensor]:
         """Return the permutations that change nothing."""
         return {name: torch.arange(size) for name, size in self.groups.items()}
+
+    def without(self, names: Iterable[str]) -> "Symmetry":
+        """Return the permutations that leave these tensors of the state where they are: frozen ones, say.
+
+        Raises:
+            UserError: none are left.
+        """
+        axes = [axis for name in names for axis in self.axes.get(name, ())]
+        held = {piece.group for axis in axes for piece in axis if piece.movable}
+        every = enumerate(self.groups.items())
+        groups = {place: one for place, one in every if place not in held}
+        if not groups:
+            raise UserError(
+                "all channels belong to a frozen parameter or a buffer that must stay as it is; there is "
+                "nothing to match"
+            )
+        numbers = {group: place for place, group in enumerate(groups)}
+        moved = {name: tuple(_renumbered(axis, numbers) for axis in own) for name, own in self.axes.items()}
+        return replace(self, groups=dict(groups.values()), axes=moved)
 
     def random(
         self, generator: torch.Generator | None = None, *, seed: int | None = None
@@ -181,7 +200,8 @@ def _named(axes: Mapping[str, tuple[Axis, ...]]) -> dict[int, str]:
 
 
 def _renumbered(axis: Axis, numbers: Mapping[int, int]) -> Axis:
-    return tuple(Piece(numbers[p.group], p.length, p.each) if p.movable else p for p in axis)
+    """Return an axis with its groups' new numbers; a group that has none stays where it is."""
+    return tuple(Piece(numbers.get(p.group, FIXED), p.length, p.each) if p.movable else p for p in axis)
 
 
 def _try(model: nn.Module, inputs: Tree, symmetry: Symmetry) -> None:
@@ -226,5 +246,5 @@ def _moved(tensor: Tensor, seed: int) -> Tensor:
 
 def _outputs(model: nn.Module, inputs: Tree) -> Tensor:
     positional, named = arguments(cloned(inputs))
-    with torch.no_grad():
+    with torch.no_grad(), by_parts():
         return flat(model(*positional, **named))

@@ -6,7 +6,8 @@ of PyTorch's operations that it calls says what of its operands' axes must be th
 through to the operations that it is made of.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -121,7 +122,7 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
     positional, named = arguments(samples)
     for tensor in within(samples):
         tracer.set(tensor, tuple(map(fixed, tensor.shape)))
-    with torch.no_grad(), tracer:
+    with torch.no_grad(), by_parts(), tracer:
         out = own(*positional, **named)
     for tensor in within(out):
         for axis in tracer.axes(tensor):
@@ -131,6 +132,17 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
             for axis in tracer.axes(tensor):
                 tracer.channels.fix(axis)
     return tracer.channels, {name: tracer.axes(tensor) for name, tensor in state.items()}
+
+
+@contextmanager
+def by_parts() -> Iterator[None]:
+    """Run attention by its operations, not by the one that is for inference, which shows nothing of them."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _constant(tensor: Tensor, dim: int) -> Axis:

@@ -80,12 +80,12 @@ def pair_barriers(
     samples, own = Batches.of(batches), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
-    found = symmetry or (permutation_symmetry(model, samples) if match else None)
+    found = _movable(at, symmetry or permutation_symmetry(model, samples)) if match else None
     ends = [at(flat) for flat in flats]
     pairs, tops, similar = list(combinations(range(len(states)), 2)), list[Peak](), list[float]()
     for done, (i, j) in enumerate(pairs, 1):
         other = flats[j]
-        if match and found is not None:
+        if found:
             fitted = match_weights(model, states[i], states[j], symmetry=found, seed=own)
             other = flat_network(at.space, model, fitted.state)
         similar.append(_cosine(flats[i][: at.space.n], other[: at.space.n]))
@@ -175,7 +175,7 @@ def averaging_barrier(
     flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])
     if match:
-        found = symmetry or permutation_symmetry(model, samples)
+        found = _movable(at, symmetry or permutation_symmetry(model, samples))
         fitted = [match_weights(model, states[0], s, symmetry=found, seed=own).state for s in states[1:]]
         flats[1:] = [flat_network(at.space, model, state) for state in fitted]
     middle, mean = at(torch.einsum("k,kn->n", p, torch.stack(flats))), p @ ends
@@ -225,8 +225,15 @@ def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
     return flat
 
 
+def _movable(at: SampleLosses, found: Symmetry) -> Symmetry:
+    """Return the permutations that leave frozen tensors as they are, which the networks share."""
+    return found.without(at.space.fixed)
+
+
 def _of_population(at: SampleLosses, height: float, split: Tensor) -> float:
     """Return the barrier of the population: of a finite one that was taken whole, the height."""
+    if not at.finite:
+        return height
     value = unbiased(height, at.mean(split))
     return height + at.finite * (value - height) if at.finite < 1 else value
 

@@ -22,9 +22,7 @@ class PairBarriers(Printed):
     losses_stderr: Tensor  # (K,) float64, over draws of samples
     heights: Tensor  # (K, K) float64: of these samples; biased upward for the population
     at: Tensor  # (K, K) float64: t of the height, from the row's network to the column's
-    values: (
-        Tensor  # (K, K) float64: of the population, t chosen on one half of the samples, read on the other
-    )
+    values: Tensor  # (K, K) float64: of the population, (2·height + the height read on the other half)/3
     stderr: Tensor  # (K, K) float64: of ``values``, paired over samples
     dof: Tensor  # (K, K) float64: degrees of freedom of ``stderr``
     mean: Estimate  # over distinct pairs, of the population

@@ -50,15 +50,25 @@ class Perturbed:
         parameters: Sequence[str] | None = None,
         normalize_logits: bool = False,
     ) -> None:
-        given = Batches.of(batches)
-        own = given if m is None else of_size(given, m, seed)
         fn = normalized(loss_fn) if normalize_logits else loss_fn
-        self.loss = FlatLoss(model, fn, own, bn=bn, parameters=parameters)
+        self.loss = FlatLoss(model, fn, batches, bn=bn, parameters=parameters)
         check_loss(self.loss)
+        if m is not None:
+            self._deal(m, seed)
         self.weights: Tensor = self.loss.center  # (n,)
         self.sizes = self.loss.batches.sizes
         self.population = self.loss.batches.population
         self._forwards = self._gradients = 0  # batches
+
+    def _deal(self, m: int, seed: int) -> None:
+        """Deal the samples; the network stays as the batches that were given make it."""
+        dealt = of_size(self.loss.batches, m, seed)
+        if self.loss.mixed and len(dealt) > 1:
+            raise UserError(
+                f"BatchNorm uses the batch's own statistics, which {len(dealt)} batches of {m} do not share: "
+                "leave m out, or take bn='eval' with layers that keep running statistics"
+            )
+        self.loss.batches = dealt
 
     @property
     def cost(self) -> Cost:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.derivatives import joined
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.surfaces.directions import Directions
@@ -53,7 +54,10 @@ def curvature_at_center(
     found = []
     for vector in directions.vectors:
         d = vector.to(loss.center)
-        h = HAIR / float(d.norm())
+        if not (length := float(d.norm())):
+            found.append(0.0)
+            continue
+        h = HAIR / length
         ahead, behind = (_gradient(loss, origin + sign * h * d) for sign in (1, -1))
         found.append(float((ahead - behind) @ d / (2 * h)))
     return found
@@ -88,7 +92,7 @@ def _in_float64(
 ) -> tuple[nn.Module, LossFunction] | None:
     """Return network and loss in float64; None where these cannot be evaluated."""
     exact = copy.deepcopy(loss_fn).double() if isinstance(loss_fn, nn.Module) else loss_fn
-    found = copy.deepcopy(model).double(), exact
+    found = whole_copy(model).double(), exact
     try:
         loss = FlatLoss(*found, batches, bn=bn)
         loss.value(loss.center)

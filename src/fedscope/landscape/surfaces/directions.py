@@ -65,7 +65,7 @@ def random_directions(
         seed: of such a generator instead; 0 if neither is given.
 
     Raises:
-        UserError: both ``generator`` and ``seed`` are given.
+        UserError: both ``generator`` and ``seed`` are given; no filter is other than zero.
     """
     generator = generator_of(generator, seed)
     transposed = {id(m.weight): m.groups for m in model.modules() if isinstance(m, _ConvTransposeNd)}
@@ -74,6 +74,11 @@ def random_directions(
         torch.cat([_filter_normalised(p, groups, generator).reshape(-1) for p, groups in parameters])
         for _ in range(2)
     )
+    if not (bool(first.any()) and bool(second.any())):
+        raise UserError(
+            "a filter-normalised direction is as long as the network's filters, and all of these are zero or "
+            "do not require a gradient; take other directions (eigen), or a later round"
+        )
     return Directions("random", (first, second), ("random 1", "random 2"))
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.choices import DirectionsName
@@ -55,15 +56,18 @@ def _trajectories(targets: Targets) -> list[list[Path]]:
     store, references = Registry(targets.registry), targets.checkpoints
     if not references:
         return [_rounds(store, store.newest())]
-    if all(_is_run(reference) for reference in references):
+    if all(_is_run(store, reference) for reference in references):
         return [_rounds(store, store.run(reference)) for reference in references]
     if all(map(client_of_round, references)):
         return [_steps(store, reference) for reference in references]
     return [[checkpoint_path(targets, reference) for reference in references]]
 
 
-def _is_run(reference: str) -> bool:
-    return not (Path(reference).exists() or "@" in reference or "/" in reference or reference.endswith(".pt"))
+def _is_run(store: Registry, reference: str) -> bool:
+    """Say whether a run is named; a folder of that name that is no network does not hide it."""
+    if "@" in reference or "/" in reference or reference.endswith(".pt"):
+        return False
+    return not Path(reference).exists() or layout.is_run(store.root / reference)
 
 
 def _steps(store: Registry, reference: str) -> list[Path]:

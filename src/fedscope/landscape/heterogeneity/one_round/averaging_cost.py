@@ -14,7 +14,6 @@ The expansion is in the parameters. Buffers (BatchNorm's statistics) are those o
 changes if each model keeps its own is a difference of the losses of :mod:`.flatness_gap`.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import check_shares
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, mean_of_batches, total
 from fedscope.landscape.heterogeneity.one_round.slopes import batch_losses, batch_slopes
+from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
@@ -108,7 +108,7 @@ def mean_model(models: Sequence[nn.Module], shares: Sequence[float]) -> nn.Modul
     """
     check_shares(shares)
     states = [model.state_dict() for model in models]
-    mean = copy.deepcopy(models[0])
+    mean = whole_copy(models[0])
     found = {}
     for name, first in states[0].items():
         column = [state.get(name) for state in states]
