@@ -14,7 +14,7 @@ from fedscope.figures.kinds import RunsKind
     "plot-runs",
     cls=Command,
     examples={
-        "fedscope plot-runs a b --kind sharpness": "accuracy, λ_max and trace by round",
+        "fedscope plot-runs a b --kind sharpness": "λ_max and trace against accuracy",
         "fedscope plot-runs a b --kind drift": "how far the clients part, by round",
     },
 )

@@ -58,7 +58,9 @@ class Difference:
     value: float
     probe: tuple[float, float] = EXACT  # standard error over probes, its degrees of freedom; 0 without probes
     data: tuple[float, float] = EXACT  # over the samples; NaN where there is one batch only
-    bound: float = 0.0  # of an error that is no spread: the residuals of eigenvalues
+    # of an error that is no spread: residuals of eigenvalues, an open bias; NaN, which decides nothing, where
+    # a bias is not known
+    bound: float = 0.0
     signed: bool = True  # a difference; a distance has no sign, and no verdict
     joint: float | None = None  # p-value adjusted for the others of its table; None: it stands alone
 
@@ -191,16 +193,18 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
     else:
         data = _data(ours, theirs, reference.batch_sizes)
     data = _finite(data, reference, other)
-    (mine_least, mine_most), (least, most) = _biases(ours), _biases(theirs)
-    gap = theirs.value - ours.value - (least + most - mine_least - mine_most) / 2
-    open_ = (most - least + mine_most - mine_least) / 2
+    (mine_least, mine_most), (least, most) = (_biases(one, reference, other) for one in (ours, theirs))
+    gap, open_ = theirs.value - ours.value, (most - least + mine_most - mine_least) / 2
+    if not math.isnan(open_):
+        gap -= (least + most - mine_least - mine_most) / 2
     return _known(Difference("λ_max", gap, data=data, bound=ours.residual + theirs.residual + open_))
 
 
-def _biases(top: Eigenvalue) -> tuple[float, float]:
-    """Return between what λ_max's bias on these samples lies; 0 where it is not known."""
-    bias = 0.0 if math.isnan(top.bias_data) else top.bias_data
-    return bias_range(bias, bias if math.isnan(top.bias_most) else top.bias_most)
+def _biases(top: Eigenvalue, reference: HessianRecord, other: HessianRecord) -> tuple[float, float]:
+    """Return between what λ_max's bias on these samples lies: 0 on all there are, NaN where it is not known."""
+    if not _factor(reference, other):
+        return 0.0, 0.0
+    return bias_range(top.bias_data, top.bias_data if math.isnan(top.bias_most) else top.bias_most)
 
 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
@@ -238,9 +242,13 @@ def _data(ours: Eigenvalue | Trace, theirs: Eigenvalue | Trace, sizes: Sequence[
 
 def _finite(data: tuple[float, float], reference: HessianRecord, other: HessianRecord) -> tuple[float, float]:
     """Return an error over the samples as one of the population that they were drawn from."""
+    return drawn_stderr(data[0], _factor(reference, other)), data[1]
+
+
+def _factor(reference: HessianRecord, other: HessianRecord) -> float:
+    """Return the factor of a finite population on variances."""
     population = reference.problem.population or other.problem.population
-    factor = finite_population(reference.problem.samples, population)
-    return drawn_stderr(data[0], factor), data[1]
+    return finite_population(reference.problem.samples, population)
 
 
 def probes_error(mine: Tensor, yours: Tensor) -> tuple[float, float]:

@@ -71,7 +71,9 @@ class RunCurves(Plain):
     seed: int  # of the training
     settings: dict[str, Any]  # all settings of the run; null for one that is not known
     dataset: str  # its name
-    test_samples: Count | None  # that the accuracy is of; None: not known [samples]
+    test_samples: (
+        Count | None
+    )  # that the accuracy is a share of; None: not known, or a mean over domains [samples]
     at: Place  # the checkpoint that the curves end at
     metrics: Metrics  # by round, up to it
     curvature: Many[Curvature]  # of the models that the run kept

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.advice import ONE_BATCH
+from fedscope.figures.text.advice import ONE_BATCH, advice
 from fedscope.figures.text.influence import percent
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import CARRIED_BY, all_rows, effective_number, hessian_table
@@ -140,7 +140,7 @@ def negative_mass(mass: NegativeMass) -> str | None:
 
 def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
     notes = hessian_table(curvatures).notes if curvatures else ()
-    unknown = any(len(record.batch_sizes) == 1 for record in curvatures)
+    unknown = any(ONE_BATCH in advice(record) for record in curvatures)
     if any(record.lambda_max.by_sample for record in curvatures):
         notes = (*notes, f"{TOP}: share of λ_max that the 1 % of samples with the largest parts q carry")
     notes += tuple(

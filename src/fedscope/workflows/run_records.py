@@ -63,7 +63,7 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
         "seed": settings.pop("seed"),
         "settings": {name: value for name, value in settings.items() if name not in _BESIDE},
         "dataset": manifest.data.name,
-        "test_samples": manifest.data.test_samples,
+        "test_samples": None if any(one.domains for one in metrics[-1:]) else manifest.data.test_samples,
         "at": {
             "round": info.round,
             "average": info.average,

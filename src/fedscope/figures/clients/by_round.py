@@ -11,8 +11,8 @@ from fedscope.figures.clients.panels import lacking
 from fedscope.figures.intervals import reach
 from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.lines import Line, Panel
-from fedscope.figures.text.client_rounds import Curve, RoundsKind, by_run, measured
-from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
+from fedscope.figures.text.client_rounds import Curve, Number, RoundsKind, by_run, measured
+from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
 
 PARTS: Mapping[RoundsKind, tuple[str, str]] = {  # what is lacking, and the --only that measures it
@@ -87,10 +87,18 @@ def _line(label: str, records: Sequence[ClientsRecord], curve: Curve) -> Line:
     (ordered,) = by_run(records).values()
     found = [curve.of(record) for record in ordered]
     values = [one.value if one else np.nan for one in found]
-    error = [one.error if one else None for one in found]
-    band = [reach(*known) if known else np.nan for known in error]
+    band = np.array([_band(one) if one else (np.nan, np.nan) for one in found]).T
     rounds = np.array([record.checkpoint.round for record in ordered], dtype=np.float64)
-    return Line(label, rounds, np.array(values), np.array(band), shaded=True)
+    return Line(label, rounds, np.array(values), band, shaded=True)
+
+
+def _band(one: Number) -> tuple[float, float]:
+    """Return how far the 95 % interval reaches below and above; one without bias may leave out the value."""
+    if isinstance(one, Amount) and one.interval is not None:
+        low, high = one.interval
+        return one.value - low, high - one.value
+    half = reach(*one.error) if one.error else np.nan
+    return half, half
 
 
 def _accuracy(run: RunCurves) -> Line | None:

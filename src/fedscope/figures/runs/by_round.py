@@ -1,6 +1,7 @@
 """Quantities by round below the accuracy: curvature, its edge of stability, and what rounds record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,6 +15,7 @@ from fedscope.records.run_curves import CURVATURE, Curvature, Pick, RunCurves, c
 from fedscope.records.stability import stable_under
 
 Unit = Callable[[RunCurves, int], float]
+Rounds = Callable[[RunCurves], tuple[int, list[Curvature]]]
 
 
 def curvature_figure(found: Sequence[Group], title: str) -> Figure:
@@ -38,23 +40,24 @@ def stability_figure(found: Sequence[Group], title: str) -> Figure:
     ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
     panels = [Panel([*ratio.lines, edge], "round", "λ_max / stable")]
-    lines = [line for group in found if (line := _server_line(group))]
+    lines = {group: line for group in found if (line := _server_line(group))}
     if lines:
-        panels.append(Panel([*lines, edge], "round", "λ_max(P⁻¹H) / stable"))
-    return _below_accuracy(found, panels, title)
+        panels.append(Panel([*lines.values(), edge], "round", "λ_max(P⁻¹H) / stable"))
+    return _below_accuracy(found, panels, title, {"P⁻¹H": (list(lines), _of_server)} if lines else {})
 
 
 def _server_line(group: Group) -> Line | None:
     """Return the server's ratio by round; None unless all runs of a group have it of two rounds or more."""
-    measured = [
-        most_rounds([one for one in record.curvature if one.preconditioned], record.at.average)[1]
-        for record in group.records
-    ]
+    measured = [_of_server(record)[1] for record in group.records]
     shared = _shared_rounds(measured)
     if len(shared) < 2:
         return None
     chosen = [[one.preconditioned for one in rounds if one.round in shared] for rounds in measured]
     return _mean_line(group, shared, [[(one.value, one.stderr) for one in row if one] for row in chosen])
+
+
+def _of_server(record: RunCurves) -> tuple[int, list[Curvature]]:
+    return most_rounds([one for one in record.curvature if one.preconditioned], record.at.average)
 
 
 def _stable(record: RunCurves, round: int) -> float:
@@ -65,9 +68,17 @@ def _stable(record: RunCurves, round: int) -> float:
     return found
 
 
-def _below_accuracy(found: Sequence[Group], panels: Sequence[Panel], title: str) -> Figure:
-    """Draw panels of curvature by round below one of the accuracy."""
-    caption = f"curvature on {_samples(found):,} training samples, ± one standard error"
+def _below_accuracy(
+    found: Sequence[Group],
+    panels: Sequence[Panel],
+    title: str,
+    others: Mapping[str, tuple[Sequence[Group], Rounds]] = MappingProxyType({}),
+) -> Figure:
+    """Draw panels of curvature by round below one of the accuracy; ``others`` are measured by themselves."""
+    own = _samples(found)
+    apart = {name: _samples(*one) for name, one in others.items()}
+    text = "".join(f", of {name} on {number:,}" for name, number in apart.items() if number != own)
+    caption = f"curvature on {own:,} training samples{text}, ± one standard error"
     notes = "; ".join(filter(None, [caption, spread_of(found)]))
     return panels_figure([_accuracy(found), *panels], title=title, caption=notes)
 
@@ -76,9 +87,9 @@ def _accuracy(found: Sequence[Group]) -> Panel:
     return Panel([accuracy_line(group, rounds_of(group)) for group in found], "round", "test accuracy (%)")
 
 
-def _samples(found: Sequence[Group]) -> int:
+def _samples(found: Sequence[Group], measured: Rounds = curvature_rounds) -> int:
     """Return the number of samples that all rounds are measured on."""
-    samples = {curvature_rounds(record)[0] for group in found for record in group.records}
+    samples = {measured(record)[0] for group in found for record in group.records}
     if len(samples) > 1:
         numbers = ", ".join(f"{number:,}" for number in sorted(samples))
         raise UserError(f"the rounds are measured on {numbers} samples: measure all with one --samples")

@@ -125,10 +125,14 @@ def _layers(found: Sequence[Group], title: str) -> Figure:
     samples, curvature = curvature_at([_with_layers(record) for record in records])
     by_layer = [{layer.name: _reach(layer) for layer in one.layers} for one in curvature]
     names = list(dict.fromkeys(name for one in by_layer for name in one))
-    values = np.array([[one.get(name, (math.nan, math.nan)) for name in names] for one in by_layer])
+    rows = iter([[one.get(name, (math.nan, math.nan)) for name in names] for one in by_layer])
+    values = {}
+    for group in found:
+        own = np.array([next(rows) for _ in group.records])  # (seeds, layers, 2)
+        values[group.name] = np.array([_mean(of) for of in own.swapaxes(0, 1)])
     return layer_figure(
         names,
-        {group.name: values[place] for place, group in enumerate(found)},
+        values,
         title=title,
         caption=_conditions(found, samples),
     )

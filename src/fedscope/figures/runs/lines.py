@@ -21,7 +21,10 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Line:
-    """One line: (m,) places and values, and where known the half-width of the band around it (m,)."""
+    """One line: (m,) places and values, and where known the band around it.
+
+    The band is its half-width (m,), or how far it reaches below and above (2, m).
+    """
 
     label: str
     x: Values
@@ -34,8 +37,14 @@ class Line:
 
     def where(self, some: NDArray[np.bool_]) -> "Line":
         """Return the line at some of its places (m,)."""
-        band = None if self.band is None else self.band[some]
+        band = None if self.band is None else self.band[..., some]
         return replace(self, x=self.x[some], y=self.y[some], band=band)
+
+    @property
+    def ends(self) -> Values:
+        """Where the band begins and ends (2, m); NaN without one."""
+        below, above = np.broadcast_to(np.nan if self.band is None else self.band, (2, len(self.y)))
+        return np.array([self.y - below, self.y + above])
 
     @property
     def connected(self) -> "Line":
@@ -96,15 +105,14 @@ def _draw(axes: Axes, line: Line, look: dict[str, Any], *, marked: bool) -> None
     elif line.level:
         axes.axhline(float(values[0]), label=label, **look)
         if line.band is not None:
-            low, high = float(values[0] - line.band[0]), float(values[0] + line.band[0])
-            axes.axhspan(low, high, color=look["color"], alpha=0.12, linewidth=0)
+            low, high = line.ends
+            axes.axhspan(float(low[0]), float(high[0]), color=look["color"], alpha=0.12, linewidth=0)
     elif marked and not line.shaded:
         axes.errorbar(line.x, values, line.band, label=label, marker="o", markersize=2.5, capsize=1.5, **look)
     else:
         axes.plot(line.x, values, label=label, marker="o" if marked else "", markersize=2.5, **look)
         if line.band is not None:
-            low_end, high_end = values - line.band, values + line.band
-            axes.fill_between(line.x, low_end, high_end, color=look["color"], alpha=0.2, linewidth=0)
+            axes.fill_between(line.x, *line.ends, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def _ticks(axes: Axes, *, log: bool) -> None:

@@ -34,7 +34,8 @@ def _carried_by_few(record: HessianRecord) -> list[str]:
 
 def _largest_errors(record: HessianRecord) -> list[str]:
     top, trace = record.lambda_max, record.trace
-    if len(record.batch_sizes) == 1 and not math.isnan(top.residual):
+    untold = math.isnan(top.stderr_data) and math.isnan(trace.stderr_data)
+    if untold and len(record.batch_sizes) == 1 and not math.isnan(top.residual):
         return [ONE_BATCH]  # the largest of the others would mean nothing
     return [
         *_dominating(

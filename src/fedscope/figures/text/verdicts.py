@@ -71,17 +71,23 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
         for one in row
         if is_sharpness(one) and one.verdict == "undecided" and abs(one.value) > 2 * one.stderr
     ]
+    untold = [one.quantity for one in wide if math.isnan(one.bound)]
     bounds = [
         f"{one.bound:.2g} of {one.quantity}" for one in wide if abs(one.value) - one.bound <= 2 * one.stderr
     ]
     advice = ""
-    if len(bounds) < len(wide):
+    if len(bounds) + len(untold) < len(wide):
         advice = f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
     if bounds:
         advice += (
             f"; beyond the errors, up to {', '.join(bounds)} may be bias of few samples, or a residual, and "
             "leaves it undecided: more --samples, or a smaller --tol, narrow that"
         )
+    if untold:
+        advice += (
+            f"; the bias of few samples is not known of {', '.join(dict.fromkeys(untold))}, which leaves"
+        )
+        advice += " it undecided: a smaller --batch-size tells it"
     return advice
 
 

@@ -1,9 +1,9 @@
 """A rerun of a table compared with another one: which of its numbers differ, and whether by more than chance.
 
 Two trainings with other seeds differ by the spread between trainings, which two or more seeds tell on either
-side; a difference is judged against that, with the measurements' errors where the other side has one seed.
-Where neither side has more than one, only the measurements' errors are known: a difference beyond them may
-still be the seeds'. All differences of one artefact are judged together (Holm 1979) at 5 %.
+side; a difference is judged against that, which has the measurements' errors in it. Where neither side has
+more than one, only these are known: a difference beyond them may still be the seeds'. Cells of different
+rounds are not compared. All differences of one artefact are judged together (Holm 1979) at 5 %.
 """
 
 import math
@@ -95,7 +95,7 @@ def check(here: ArtefactRecord, there: ArtefactRecord) -> Check:
 
 def _error(cell: Cell, other: Cell | None) -> tuple[float, float, bool]:
     """Return the standard error of the difference, its degrees of freedom, and whether it has the seeds'."""
-    if other is None:
+    if other is None or cell.round != other.round:
         return math.nan, math.nan, False
     samples = [_numbers(cell), _numbers(other)]
     known = [sample for sample in samples if len(sample) > 1]

@@ -146,7 +146,10 @@ QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _A
 
 
 def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
-    """Return a quantity of a run's rounds; ``tested`` is the number of test samples."""
+    """Return a quantity of a run's rounds; ``tested`` is the number of test samples.
+
+    A mean over domains, which are not of one size, has no error by that number.
+    """
     if name == "seconds_per_round":
         return Number(*mean([Number(m.seconds) for m in metrics]))
     found = summary(settings, metrics)
@@ -156,7 +159,8 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
     share: float | None = getattr(found, name)
     if share is None:
         return Number(None, text="–")
-    error = math.sqrt(share * (1 - share) / tested) if tested else None
+    pooled = not any(one.domains for one in metrics[-1:])
+    error = math.sqrt(share * (1 - share) / tested) if tested and pooled else None
     return Number(100 * share, None if error is None else 100 * error)
 
 
