@@ -201,7 +201,7 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
 
 
 def _biases(top: Eigenvalue, reference: HessianRecord, other: HessianRecord) -> tuple[float, float]:
-    """Return between what λ_max's bias on these samples lies: 0 on all there are, NaN where it is not known."""
+    """Return between what λ_max's bias on these samples lies: 0 on all there are; NaN where not known."""
     if not _factor(reference, other):
         return 0.0, 0.0
     return bias_range(top.bias_data, top.bias_data if math.isnan(top.bias_most) else top.bias_most)

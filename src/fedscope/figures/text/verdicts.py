@@ -84,10 +84,8 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
             "leaves it undecided: more --samples, or a smaller --tol, narrow that"
         )
     if untold:
-        advice += (
-            f"; the bias of few samples is not known of {', '.join(dict.fromkeys(untold))}, which leaves"
-        )
-        advice += " it undecided: a smaller --batch-size tells it"
+        names = ", ".join(dict.fromkeys(untold))
+        advice += f"; the bias of few samples is not known of {names}: a smaller --batch-size tells it"
     return advice
 
 
