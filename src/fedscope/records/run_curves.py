@@ -71,9 +71,8 @@ class RunCurves(Plain):
     seed: int  # of the training
     settings: dict[str, Any]  # all settings of the run; null for one that is not known
     dataset: str  # its name
-    test_samples: (
-        Count | None
-    )  # that the accuracy is a share of; None: not known, or a mean over domains [samples]
+    # that the accuracy is a share of; None: not known, or a mean over domains [samples]
+    test_samples: Count | None
     at: Place  # the checkpoint that the curves end at
     metrics: Metrics  # by round, up to it
     curvature: Many[Curvature]  # of the models that the run kept

@@ -40,10 +40,11 @@ def stability_figure(found: Sequence[Group], title: str) -> Figure:
     ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
     panels = [Panel([*ratio.lines, edge], "round", "λ_max / stable")]
-    lines = {group: line for group in found if (line := _server_line(group))}
-    if lines:
-        panels.append(Panel([*lines.values(), edge], "round", "λ_max(P⁻¹H) / stable"))
-    return _below_accuracy(found, panels, title, {"P⁻¹H": (list(lines), _of_server)} if lines else {})
+    lines = [(group, line) for group in found if (line := _server_line(group))]
+    if not lines:
+        return _below_accuracy(found, panels, title)
+    panels.append(Panel([*(line for _, line in lines), edge], "round", "λ_max(P⁻¹H) / stable"))
+    return _below_accuracy(found, panels, title, {"P⁻¹H": ([group for group, _ in lines], _of_server)})
 
 
 def _server_line(group: Group) -> Line | None:
