@@ -11,6 +11,7 @@ from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
 from fedscope.api.sources import registry_folder
 from fedscope.checkpoints.registry.registry import Registry
+from fedscope.data.sets import own as own_data
 from fedscope.errors import UserError
 from fedscope.own import is_of_session, reference_to
 from fedscope.workflows.train.request import TrainRequest
@@ -130,6 +131,7 @@ def train(
     named = {"method": method, "model": _model(model), "test_data": _data(test_data), **settings}
     if data is not None:
         named["dataset"] = _data(data)
+    own_data.forget()  # a function of a notebook may return others than before
     given = {key: value for key, value in named.items() if value is not None}
     objects = [key for key, value in given.items() if isinstance(value, str) and is_of_session(value)]
     if objects and workers > 1:

@@ -63,7 +63,7 @@ def check_classifier(
         raise UserError(
             f"--model {reference}: training needs float32 parameters, it has {found}; use .float()"
         )
-    copied = copy.deepcopy(model).train()
+    copied = _copied(model, reference).train()
     try:
         with seeded(0):
             logits = copied(inputs)
@@ -77,7 +77,37 @@ def check_classifier(
         raise UserError(
             f"--model {reference} returned {found}; training needs logits ({needed}, {classes} or more)"
         )
+    _check_one(copied.eval(), reference, inputs[:1], wanted[:1], classes)
     return int(logits.shape[-1])
+
+
+def _copied(model: nn.Module, reference: str) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError as error:  # of a tensor that was computed of others
+        raise UserError(
+            f"--model {reference} keeps a tensor that it computed of its parameters, as the older "
+            "torch.nn.utils.weight_norm does, and cannot be trained; use torch.nn.utils.parametrizations"
+        ) from error
+
+
+def _check_one(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, classes: int) -> None:
+    """Refuse a network that loses the dimension of the samples where there is one, as the last batch may be.
+
+    Raises:
+        UserError: it does.
+    """
+    try:
+        with torch.no_grad():
+            logits = model(inputs)
+    except Exception:  # whatever it raises: it takes several, and may never meet one
+        return
+    if not _fit(logits, wanted, classes):
+        needed = ", ".join(map(str, (*wanted.shape, classes)))
+        raise UserError(
+            f"--model {reference} returned a tensor {tuple(logits.shape)} of one sample, not ({needed}): "
+            "keep its first dimension (.flatten(1) in place of .squeeze()), for a last batch may be one"
+        )
 
 
 def _fit(logits: object, wanted: Tensor, classes: int) -> bool:
@@ -90,7 +120,7 @@ def check_stack(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor
     Raises:
         UserError: they cannot.
     """
-    copied = copy.deepcopy(model).train()
+    copied = _copied(model, reference).train()
     tensors = {name: torch.stack([p.detach()] * 2) for name, p in copied.named_parameters()}
     floats = {name: torch.stack([b] * 2) for name, b in copied.named_buffers() if b.is_floating_point()}
     others = {name: b for name, b in copied.named_buffers() if name not in floats}

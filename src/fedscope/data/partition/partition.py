@@ -115,10 +115,12 @@ def partition(
     generator: np.random.Generator,
     domains: Labels | None = None,
     owners: Labels | None = None,
+    holders: int | None = None,
 ) -> list[Rows]:
     """Divide the rows of ``labels`` (n,) over the clients; ``domains`` (n,) says where each row comes from.
 
-    ``owners`` (n,) says the client of each row, where the data come divided, for the kind ``own``.
+    ``owners`` (n,) says the client of each row, where the data come divided, for the kind ``own``, and
+    ``holders`` how many clients there are, some of whom may have none of these rows.
 
     A class without a row is left out: no client holds it, and no number is drawn for it.
 
@@ -131,18 +133,19 @@ def partition(
             raise UserError("partition per_domain needs a data set of several domains; choose another one")
         return per_domain(domains, division.clients)
     if division.kind == "own":
-        return _own(division.clients, owners)
+        return _own(division.clients, owners, holders)
     if division.clients > len(labels) and division.kind not in FRESH:
         raise UserError(f"{division.clients} clients cannot share {len(labels)} samples; lower --clients")
     return _BY_LABEL[division.kind](labels, division.clients, generator, **division.parameters)
 
 
-def _own(clients: int, owners: Labels | None) -> list[Rows]:
+def _own(clients: int, owners: Labels | None, holders: int | None) -> list[Rows]:
     if owners is None:
         raise UserError("partition own is for --data MODULE:FACTORY of one data set per client")
-    held = [np.flatnonzero(owners == client) for client in range(int(owners.max()) + 1)]
-    if clients != len(held):
-        raise UserError(f"the data are {len(held)} clients', not {clients}; leave --clients out")
+    count = 1 + int(owners.max()) if holders is None else holders
+    if clients != count:
+        raise UserError(f"the data are {count} clients', not {clients}; leave --clients out")
+    held = [np.flatnonzero(owners == client) for client in range(count)]
     if not all(map(len, held)):
         raise UserError(f"--train-samples leaves client {list(map(len, held)).index(0)} none; raise it")
     return held
@@ -170,5 +173,6 @@ def divide(
         split.labels[used].cpu().numpy(),
         numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
         *(None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)),
+        holders=None if split.clients is None else 1 + int(split.clients.max()),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]

@@ -4,7 +4,7 @@ A folder is ``CLASS/FILE``, or ``train/CLASS/FILE`` beside ``test/CLASS/FILE``; 
 Face's ``save_to_disk`` wrote, with a column of images and one of labels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,21 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
             images = [
                 _prepared(processor, part[at : at + _BATCH][image]) for at in range(0, len(part), _BATCH)
             ]
-            found[split] = torch.cat(images), torch.tensor(part[:][label], dtype=torch.int64)
+            found[split] = torch.cat(images), _labels(part[label], f"images:{path}, {split}")
     return found, names
+
+
+def _labels(column: Iterable[int | None], where: str) -> Tensor:
+    """Return the classes of all rows (N,).
+
+    Raises:
+        UserError: a row has none, of which -1 is the mark.
+    """
+    numbers = torch.tensor([-1 if number is None else int(number) for number in column], dtype=torch.int64)
+    without = (numbers < 0).nonzero().flatten().tolist()
+    if without:
+        raise UserError(f"{where}: row {without[0]} has no label; leave such rows out")
+    return numbers
 
 
 def _loaded(path: Path) -> Mapping[str, Any]:

@@ -41,6 +41,12 @@ def load(reference: str, test: str | None = None, model: str | None = None) -> D
     return _loaded(reference, test, source)
 
 
+def forget() -> None:
+    """Forget the data that factories made: called again, they may make others from what they read."""
+    _processed.cache_clear()
+    _loaded.cache_clear()
+
+
 @lru_cache(maxsize=4)
 def _processed(reference: str, test: str | None, model: str | None, _source: str) -> Dataset:
     train, held, names = processed.load(reference, test, model)

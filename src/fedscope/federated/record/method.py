@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
 
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError, suggestion
 from fedscope.federated.record.merging import added, any_of, at_most_one, chain, check_types, joined, union
 from fedscope.federated.record.options import Option, Reading, Value, Values, Weights
@@ -167,6 +168,15 @@ class Method:
             ValueError: there are personal tensors that nothing remembers.
         """
         check_types(self)
+        if self.weights not in (None, *get_args(Weights)):
+            takes = ", ".join(get_args(Weights))
+            raise UserError(f"method {self.name}: weights is {self.weights!r}; it takes {takes}")
+        for bound in self.required_settings:
+            if bound.setting not in Settings.model_fields:
+                raise UserError(
+                    f"method {self.name}: required_settings names {bound.setting!r}, which is no setting"
+                    f"{suggestion(bound.setting, Settings.model_fields)}"
+                )
         declared = {
             "broadcast": ("server_state", [vector.name for vector in self.server_state]),
             "summed_memory": ("memory", [vector.name for vector in self.memory]),
@@ -257,7 +267,8 @@ class Method:
     @property
     def trains_alone(self) -> bool:
         """Whether its clients cannot be trained as a stack: each takes its own way through the network."""
-        return bool(self.draws or self.batch_transform or self.forward_context or self.subnetworks)
+        path = self.draws or self.batch_transform or self.forward_context or self.subnetworks
+        return bool(path or self.recalibration)
 
     def models_held(self) -> int:
         """Return how many vectors of P a training client holds: w, θ_t where it is needed, its memory, …"""

@@ -146,7 +146,9 @@ def _gradient(at: tuple[Any, ...], found: Any) -> Any:
 
 
 def _rate(_: tuple[Any, ...], found: Any) -> Any:
-    return _one(found, float, "a number: the factor of the rate")
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise OddError(_said(found), "a number: the factor of the rate")
+    return found
 
 
 def _vectors(found: Any, like: Mapping[str, Tensor]) -> Any:

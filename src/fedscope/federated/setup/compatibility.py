@@ -89,7 +89,7 @@ def check_batches(
     image = pipeline.test(split.images, torch.zeros(1, dtype=torch.int64)).to(trained.device)
     image = image.to(trained.dtype) if image.is_floating_point() else image  # tokens are whole numbers
     try:
-        with _trying(model), torch.no_grad():
+        with trying(model), torch.no_grad():
             model(image)
             for alone in method.single_image_checks:
                 alone(model, image, settings.options)
@@ -103,7 +103,8 @@ def check_batches(
 def _has_single(settings: Settings, size: int) -> bool:
     """Say whether a client of ``size`` samples has a batch of one."""
     last = size % settings.batch_size or settings.batch_size
-    if settings.local_steps and settings.local_steps * settings.batch_size < size:
+    steps = settings.local_steps or settings.steps_limit  # of the round, or of each epoch
+    if steps and steps * settings.batch_size < size:
         return settings.batch_size == 1  # the last batch is not reached
     whole_left = settings.drop_last and size >= settings.batch_size
     return size == 1 or settings.batch_size == 1 or (last == 1 and not whole_left)
@@ -116,7 +117,7 @@ def _mend(settings: Settings, size: int) -> str:
 
 
 @contextmanager
-def _trying(model: nn.Module) -> Iterator[None]:
+def trying(model: nn.Module) -> Iterator[None]:
     """Put the network into training mode; afterwards its modes and buffers are as before."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:

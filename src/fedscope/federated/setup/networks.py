@@ -1,5 +1,8 @@
 """The network that a run trains: of the catalogue or the user's own, fitted to method and data."""
 
+from collections import Counter
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -11,6 +14,7 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
+from fedscope.federated.setup.compatibility import trying
 from fedscope.federated.setup.pretrained import check_pretrained, check_text
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
@@ -41,12 +45,41 @@ def network(
     for check in method.checks:
         check(model, options)
     for name, taps in method.taps.items():
-        if not taps(model, options):
+        read = taps(model, options)
+        if not read:
             raise UserError(
                 f"{name} reads the outputs of nn.ReLU modules, and {settings.model} has none (functions such "
                 "as F.relu do not count); use modules, or another --method"
             )
+        if code.is_own(settings.model):
+            _check_used_once(name, read, model, _tried(settings, dataset)[0])
     return spec, model
+
+
+def _check_used_once(method: str, read: Sequence[str], model: nn.Module, inputs: Tensor) -> None:
+    """Refuse a network that runs a module several times of whose outputs the method would see the last alone.
+
+    Raises:
+        UserError: it does.
+    """
+    uses = Counter[str]()
+
+    def count(name: str) -> Callable[..., None]:
+        return lambda *_: uses.update([name])
+
+    every = {name.removeprefix("<") for name in read}
+    handles = [model.get_submodule(name).register_forward_hook(count(name)) for name in every]
+    try:
+        with trying(model), torch.no_grad():
+            model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if often := [name for name in uses if uses[name] > 1]:
+        raise UserError(
+            f"{method} reads the output of {often[0]}, which the network runs {uses[often[0]]} times in one "
+            "pass: give each place a module of its own, or take another --method"
+        )
 
 
 def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:

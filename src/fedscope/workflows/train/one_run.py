@@ -118,6 +118,12 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
         if option.rounds and float(value) > settings.rounds:
             mend = f"set it by --set {option.name}=ROUND if that is not meant"
             reporter.note(f"{option.name} {value} lies beyond the run's {settings.rounds} rounds; {mend}")
+    personal = federation.method.personal
+    if personal and not personal(federation.model, settings.options):
+        reporter.note(
+            f"{settings.model} has none of the tensors that {settings.method} leaves with its clients (FedBN: "
+            "BatchNorm's); all are averaged"
+        )
     if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
         reporter.note(
             f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps "
