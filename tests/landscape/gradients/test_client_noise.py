@@ -7,9 +7,10 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches
+from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.gradients import inner_products
 from fedscope.landscape.gradients.client_noise import client_gradient_noise, gradient_noise
+from fedscope.landscape.loss.mean_loss import NoMeanError
 
 GENERATOR = torch.Generator().manual_seed(0)
 SAMPLES = [
@@ -106,3 +107,41 @@ def test_bad_requests_are_refused() -> None:
         client_gradient_noise(model, cross_entropy, SAMPLES, weights=[1])
     with pytest.raises(UserError, match="sum over samples"):
         gradient_noise(model, nn.CrossEntropyLoss(reduction="sum"), SAMPLES[0])
+
+
+def normalised() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3)).double()
+
+
+@pytest.mark.parametrize("groups", [3, 16])
+def test_the_network_is_that_of_the_batches_that_are_given(groups: int) -> None:
+    model = normalised()
+    batches = Batches(*SAMPLES[1], batch_size=36)
+    found = gradient_noise(model, cross_entropy, batches, bn="recalibrate", groups=groups)
+    op = Hessian(model, cross_entropy, batches, bn="recalibrate")
+    square = float(op.gradient().square().sum())
+    assert found.square.value + found.trace.value / 36 == pytest.approx(square, rel=1e-9)
+
+
+def test_a_client_of_few_samples_is_recalibrated_on_all_of_them() -> None:
+    few = tuple(tensor[:10] for tensor in SAMPLES[0])
+    found = gradient_noise(normalised(), cross_entropy, Batches(*few, batch_size=10), bn="recalibrate")
+    assert found.batches == 10
+
+
+def test_batches_that_share_their_statistics_are_not_dealt() -> None:
+    found = gradient_noise(normalised(), cross_entropy, Batches(*SAMPLES[0], batch_size=24), bn="batch")
+    assert found.batches == 1
+
+
+def test_a_loss_with_class_weights_is_refused() -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 20.0], dtype=torch.float64))
+    with pytest.raises(NoMeanError, match="class weights"):
+        gradient_noise(network(), loss, Batches(*SAMPLES[0], batch_size=24))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_fewer_groups_than_errors_need_are_dealt_all_the_same(groups: int) -> None:
+    found = gradient_noise(network(), cross_entropy, Batches(*SAMPLES[1], batch_size=36), groups=groups)
+    assert found.batches == groups

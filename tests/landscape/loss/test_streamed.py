@@ -207,3 +207,20 @@ def test_a_surface_has_the_same_bits_and_keeps_no_inputs() -> None:
         found.loss, surface(_model(), cross_entropy, PLAIN, directions=directions, grid=3).loss
     )
     assert data.reads.count(0) >= 9  # a pass for each point
+
+
+class Flipped(Counted):
+    """Rows of which each is turned round now and then."""
+
+    def __getitem__(self, row: int) -> tuple[Tensor, Tensor]:
+        sign = 1 if torch.rand(()) > 0.1 else -1
+        return sign * INPUTS[row], LABELS[row]
+
+
+@pytest.mark.usefixtures("reads_again")
+def test_rows_that_change_now_and_then_are_kept() -> None:
+    torch.manual_seed(0)
+    for _ in range(20):
+        batches = Batches.of(Flipped())
+        first, again = (torch.cat([x for x, _ in batches]) for _ in range(2))
+        assert torch.equal(first, again)

@@ -135,3 +135,28 @@ def test_states_and_permutations_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match=r"0\.bias is missing"):
         state = {name: t for name, t in model.state_dict().items() if name != "0.bias"}
         found.permuted(state, found.identity())
+
+
+def test_attention_is_seen_through_where_inference_has_an_operation_of_its_own() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, batch_first=True)
+    model = nn.Sequential(nn.Linear(5, 8), layer).eval()
+    found = of(model, torch.randn(4, 3, 5))
+    assert found.groups["1.linear1.weight[0]"] == 16
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_channels_of_tensors_that_must_stay_are_left_where_they_are() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+    inputs = torch.randn(4, 4).double()
+    whole = of(model, inputs)
+    some = whole.without(["4.weight"])
+    assert whole.groups == {"0.weight[0]": 5, "2.weight[0]": 6}
+    assert some.groups == {"0.weight[0]": 5}
+    moved = some.permuted(model.state_dict(), some.random(seed=1))
+    assert torch.equal(moved["4.weight"], model.state_dict()["4.weight"])
+    assert not torch.equal(moved["2.weight"], model.state_dict()["2.weight"])
+    assert largest_change(model, inputs, some) < 1e-12
+    with pytest.raises(UserError, match="nothing to match"):
+        whole.without(["0.weight", "4.weight"])

@@ -270,3 +270,28 @@ def test_bad_requests_are_refused(plain: tuple[nn.Module, list[dict[str, Tensor]
     with pytest.raises(UserError, match="not finite"):
         bad = {**states[0], "0.bias": torch.full((4,), torch.nan).double()}
         pair_barriers(model, cross_entropy, DATA, [states[0], bad])
+
+
+def test_networks_that_share_a_frozen_layer_are_matched_around_it() -> None:
+    torch.manual_seed(0)
+    model, other = (
+        nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+        for _ in range(2)
+    )
+    other[4].load_state_dict(model[4].state_dict())
+    model[4].requires_grad_(False)
+    states = [model.state_dict(), other.state_dict()]
+    data = Batches(torch.randn(30, 4).double(), torch.arange(30) % 3)
+    plain, found = (pair_barriers(model, cross_entropy, data, states, match=match) for match in (False, True))
+    assert float(found.similarities[0, 1]) > float(plain.similarities[0, 1])
+    assert averaging_barrier(model, cross_entropy, data, states, match=True).matched
+
+
+def test_of_all_there_is_in_one_batch_the_barrier_is_the_height(
+    plain: tuple[nn.Module, list[dict[str, Tensor]]],
+) -> None:
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    found = pair_barriers(plain[0], loss, Batches(INPUTS, TARGETS, 60, population=60), plain[1])
+    assert float(found.heights.max()) > 0.1
+    assert torch.equal(found.values, found.heights)
+    assert found.mean.value == pytest.approx(found.mean_height)

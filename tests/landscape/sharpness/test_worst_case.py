@@ -2,12 +2,15 @@ import math
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
+from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.sharpness.geometry import Geometry
+from fedscope.landscape.sharpness.objective import Perturbed
 from fedscope.landscape.sharpness.results import Cost, Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, _Halvings, checkpoints
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
@@ -179,3 +182,16 @@ def test_the_interval_over_batches_covers_the_mean_over_all_batches() -> None:
         low, high = found.population_interval()
         hits += low <= 0.5 <= high
     assert 0.92 <= hits / 300 <= 0.98
+
+
+def test_batches_of_m_samples_are_of_the_network_of_the_batches_that_are_given() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)).double()
+    batches = Batches(torch.randn(24, 4).double(), torch.arange(24) % 3, batch_size=24)
+    whole = FlatLoss(net, cross_entropy, batches, bn="recalibrate")
+    for m in (1, 4):
+        own = Perturbed(net, cross_entropy, batches, m=m, bn="recalibrate")
+        at = own.mean(own.values(torch.zeros_like(own.weights)))
+        assert float(at) == pytest.approx(whole.value(whole.center), rel=1e-12)
+    with pytest.raises(UserError, match="leave m out"):
+        Perturbed(net, cross_entropy, batches, m=4, bn="batch")

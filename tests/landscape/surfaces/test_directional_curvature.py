@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import weight_norm
 
-from fedscope.landscape import Batches, Directions, eigen_directions, top_eigenpairs
+from fedscope.landscape import Batches, Directions, Hessian, eigen_directions, top_eigenpairs
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
 from tests.landscape.cases import Case, convnet
@@ -92,3 +93,19 @@ def test_what_cannot_be_had_in_float64_bends_by_none() -> None:
     directions = along(torch.eye(15)[0])
     assert curvature_at_center(*own, directions=directions) is None
     assert curvature_over_steps(*own, directions=directions, steps=(1e-2,)) is None
+
+
+def test_a_network_that_keeps_what_it_computed_is_measured() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(weight_norm(nn.Linear(5, 4)), nn.Tanh(), nn.Linear(4, 3)).double()
+    own = (model, nn.functional.cross_entropy, Batches(torch.randn(9, 5).double(), torch.arange(9) % 3))
+    model(torch.randn(2, 5).double())
+    op = Hessian(*own)
+    d = torch.randn(op.n, dtype=torch.float64)
+    assert curvature_at_center(*own, directions=along(d)) == pytest.approx([float(d @ op(d))], rel=1e-4)
+
+
+def test_along_nothing_it_is_zero(case: Case) -> None:
+    zero = torch.zeros_like(case.operator.loss.center)
+    own = (case.model, case.loss_fn, case.batches)
+    assert curvature_at_center(*own, directions=along(zero)) == [0.0]

@@ -70,3 +70,13 @@ def test_filters_of_a_transposed_convolution_are_those_of_its_output_channels(
         for output in range(12 // groups):
             own, ours = (tensor[inputs, output].norm() for tensor in (layer.weight.detach(), direction))
             torch.testing.assert_close(ours, own)
+
+
+@pytest.mark.parametrize("biases_alone", [True, False])
+def test_random_directions_of_no_filter_are_refused(biases_alone: bool) -> None:
+    model = nn.Linear(3, 2)
+    with torch.no_grad():
+        model.weight.mul_(float(biases_alone))
+    model.weight.requires_grad_(not biases_alone)
+    with pytest.raises(UserError, match="filters"):
+        random_directions(model)

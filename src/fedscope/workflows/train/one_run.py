@@ -121,7 +121,7 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
     personal = federation.method.personal
     if personal and not personal(federation.model, settings.options):
         reporter.note(
-            f"{settings.model} has none of the tensors that {settings.method} leaves with its clients (FedBN: "
+            f"{settings.model} has none of the tensors that {settings.method} leaves with its clients (FedBN "
             "BatchNorm's); all are averaged"
         )
     if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
