@@ -55,7 +55,7 @@ def command(
         return
     out = out or path.with_suffix("")
     content = file.read(path)
-    jobs = expand(content, registry, out, threads)
+    jobs = expand(content, registry, out, threads, _off)
     check(jobs)
     check_begun(jobs, out)
     if again and not dry_run:
@@ -78,6 +78,15 @@ def command(
         raise UserError(
             f"{len(faults)} of {len(jobs)} jobs failed; mend that, and the same command runs them again"
         )
+
+
+def _off(command: str, flag: str) -> str | None:
+    """Return the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none."""
+    root = click.get_current_context().find_root()
+    assert isinstance(root.command, click.Group)
+    own = root.command.get_command(root, command)
+    options = [one for one in (own.params if own else ()) if flag in one.opts]
+    return next((name for one in options for name in one.secondary_opts), None)
 
 
 def check(jobs: Sequence[Job]) -> None:

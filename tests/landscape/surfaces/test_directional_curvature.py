@@ -95,13 +95,14 @@ def test_what_cannot_be_had_in_float64_bends_by_none() -> None:
     assert curvature_over_steps(*own, directions=directions, steps=(1e-2,)) is None
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_network_that_keeps_what_it_computed_is_measured() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(weight_norm(nn.Linear(5, 4)), nn.Tanh(), nn.Linear(4, 3)).double()
     own = (model, nn.functional.cross_entropy, Batches(torch.randn(9, 5).double(), torch.arange(9) % 3))
     model(torch.randn(2, 5).double())
     op = Hessian(*own)
-    d = torch.randn(op.n, dtype=torch.float64)
+    d = torch.randn(len(op.loss.center), dtype=torch.float64)
     assert curvature_at_center(*own, directions=along(d)) == pytest.approx([float(d @ op(d))], rel=1e-4)
 
 

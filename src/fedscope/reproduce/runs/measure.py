@@ -114,7 +114,8 @@ def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianR
         "augmented": wanted.augment or None, "normalisation": wanted.normalisation, "engine": request.engine,
         "reading": request.reading,
     })  # fmt: skip
-    needed = Criteria(content(path), problem, None, uploads(path, wanted), more_probes=True)
+    files = uploads(path, wanted)
+    needed = Criteria(content(path), problem, None, files, run=manifest.name, more_probes=True)
     best = earlier(results.results(needed.sha256), request, needed)
     return trimmed(best.record, request) if best and not best.missing else None
 

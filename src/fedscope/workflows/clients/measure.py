@@ -17,7 +17,9 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.surroundings import surroundings
+from fedscope.own import is_own
 from fedscope.records.clients import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.entries import Record, finite
 from fedscope.workflows.clients.parts import Measuring
@@ -107,9 +109,17 @@ def _name(problem: Problem, request: ClientsRequest, participants: Participants,
         "problem": problem.description,
         "info": problem.info.model_dump_json() if problem.info else None,
         "by": surroundings(problem.source.device),
+        **_of_code(problem, request),
     }
     text = json.dumps(question, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _of_code(problem: Problem, request: ClientsRequest) -> dict[str, str]:
+    """Return what tells that the code of a network of the user's own has changed: what it computes."""
+    if problem.info is None or not is_own(problem.info.model.name):
+        return {}
+    return {"operator": identity(_curvature(problem, request)(problem.model, problem.batches))}
 
 
 def _about(one: Round, request: ClientsRequest, participants: Participants) -> Record:

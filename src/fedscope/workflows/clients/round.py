@@ -15,7 +15,7 @@ from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import local_settings
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import mean_model
-from fedscope.workflows.sources.problem import Problem, checkpoint_entry, network
+from fedscope.workflows.sources.problem import Problem, checkpoint_entry, network, renamed
 from fedscope.workflows.sources.run_clients import Client, Participants
 
 
@@ -92,6 +92,7 @@ def start_of(problem: Problem) -> Start | None:
     if path is None:
         return None
     about, sha256 = describe_checkpoint(path)
+    about = renamed(path, about)
     model = network(load_checkpoint(path), problem.source)
     return Start(model, sha256, checkpoint_entry(path, sha256, about))
 

@@ -58,7 +58,7 @@ def with_influence(
     parts = record.lambda_max.by_sample
     if parts is None or listed is None:
         return record
-    order = operator.loss.batches.order
+    order = _order(record, problem, operator)
     data = data_of(problem.path, problem.info, problem.source) if problem.info else None
     labels, rows = _labels(problem), _rows(problem)[order].tolist()
     entry = influence_entry(
@@ -72,6 +72,14 @@ def with_influence(
         finite=operator.finite_population,
     )
     return record.edited(influence=entry)
+
+
+def _order(record: HessianRecord, problem: Problem, operator: LossOperator) -> Tensor:
+    """Return in which order the samples' parts stand (N,): those of a kept result may be dealt otherwise."""
+    if record.batch_sizes in ((), operator.weights):  # none of an older record
+        return operator.loss.batches.order
+    dealt = problem.batches.dealt(len(record.batch_sizes))
+    return dealt.order if dealt.sizes == record.batch_sizes else problem.batches.order
 
 
 def images_of(problem: Problem, record: HessianRecord) -> Images | None:

@@ -23,6 +23,7 @@ from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.published.power import power_eigenpairs
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.own import is_own
 from fedscope.records.entries import Record, finite
 from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
@@ -107,7 +108,8 @@ def measure(
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
-    named = problem.info is not None and problem.info.model.lora is None
+    spec = problem.info.model if problem.info else None
+    named = spec is not None and spec.lora is None and not is_own(spec.name)
     known = None if again else _earlier(cache, request, criteria, None if named else operator)
     if known and not known.missing:
         return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
@@ -145,7 +147,8 @@ def _criteria(
     entry = asked_of(problem_entry(problem, request))
     version = (request.versions or {}).get("fedscope")
     uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
-    return Criteria(problem.sha256, entry, version, uploads, rows, more_probes)
+    samples = problem.batches.sha256
+    return Criteria(problem.sha256, entry, version, uploads, rows, samples, more_probes=more_probes)
 
 
 def _question(problem: Problem, request: Request, participants: Participants | None) -> Record:

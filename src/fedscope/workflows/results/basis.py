@@ -42,6 +42,7 @@ class _Subject(Plain):
     problem: dict[str, Any]  # as of :func:`lookup.asked_of`
     uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of the clients' rows
+    samples: str | None = None  # the hash of inputs and targets
 
 
 class Place(NamedTuple):
@@ -116,7 +117,10 @@ def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[
     for basis in bases:
         if known or not basis.clients:
             origin = {"uploads": cross.uploads, "rows": cross.rows_sha256} if basis.clients and cross else {}
-            content = {"checkpoint": record.checkpoint.to_json(), "problem": entry, **origin}
+            content = {
+                "checkpoint": record.checkpoint.to_json(), "problem": entry, **origin,
+                "samples": record.samples_sha256,
+            }  # fmt: skip
             answer = Answer(content, remarks=[("note", line) for line in remarks])
             store(basis.file, basis.rests, answer)
 
@@ -132,8 +136,10 @@ def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRec
     if known is None:
         return None
     subject = _Subject.read(known.content)
-    sha256 = subject.checkpoint.sha256
-    criteria = lookup.Criteria(sha256, subject.problem, __version__, subject.uploads, subject.rows)
+    sha256, of_clients = subject.checkpoint.sha256, (subject.uploads, subject.rows)
+    if subject.samples is None:  # of an older version
+        return None
+    criteria = lookup.Criteria(sha256, subject.problem, __version__, *of_clients, subject.samples)
     found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, criteria)
     if found is None or found.missing:
         return None

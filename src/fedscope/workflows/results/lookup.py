@@ -1,9 +1,8 @@
 """Which parts of a request an earlier record answers: eigenvalues, trace, layers, blocks, density, clients.
 
 Reads records of ``fedscope hessian --json`` alone, from the files that results are kept in, so that neither
-checkpoints nor PyTorch are loaded to find one. A record answers for weights by their hash, for samples by
-their number, seed and batches, and for the estimators by its own errors: residuals, standard errors and
-intervals as small as are asked for now.
+checkpoints nor PyTorch are loaded to find one. A record answers for weights and samples by their hashes, and
+for the estimators by its own errors: residuals, standard errors and intervals as small as are asked for now.
 """
 
 import hashlib
@@ -27,19 +26,21 @@ Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "precondit
 ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
 _UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
-# Of a problem, what changes rounding or speed alone, and what the samples' seed implies.
-_LABELS = ("device", "threads", "form", "form_reason", "population")
+# Of a problem, what changes rounding or speed alone.
+_LABELS = ("device", "threads", "form", "form_reason")
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """What a record must be of: weights, problem, the program's version, and the clients' files."""
+    """What a record must be of: weights, problem, samples, the program's version, and the clients' files."""
 
     sha256: str
     problem: Mapping[str, object]  # as of :func:`asked_of`
     version: str | None  # None: any
     uploads: Mapping[str, str]  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of which rows they hold, where that is known
+    samples: str | None = None  # the hash of inputs and targets; None: not known without reading them
+    run: str | None = None  # whose checkpoint it must name; where the samples' hash is not known
     more_probes: bool = False  # a fixed number of probes is a least number
 
 
@@ -77,6 +78,8 @@ def meets(record: HessianRecord, criteria: Criteria) -> bool:
     known = record.problem.to_json()
     return (
         record.checkpoint.sha256 == criteria.sha256
+        and criteria.samples in (None, record.samples_sha256)
+        and criteria.run in (None, record.checkpoint.run)
         and all(known.get(name) == value for name, value in criteria.problem.items())
         and criteria.version in (None, record.versions.get("fedscope"))
     )

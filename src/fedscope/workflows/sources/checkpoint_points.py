@@ -15,7 +15,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.surfaces.planes import Networks
 from fedscope.workflows.sources.own import own_network
-from fedscope.workflows.sources.problem import Problem, checkpoint_entry
+from fedscope.workflows.sources.problem import Problem, checkpoint_entry, renamed
 from fedscope.workflows.sources.samples import Source
 
 
@@ -53,7 +53,8 @@ class Waypoints:
     @cached_property
     def _described(self) -> list[tuple[CheckpointInfo | None, str]]:
         if self.problem.source.model is None:
-            return [describe_checkpoint(path) for path in self.paths]
+            every = ((path, *describe_checkpoint(path)) for path in self.paths)
+            return [(renamed(path, info), sha256) for path, info, sha256 in every]
         return [(None, content_hash(state_of(path, self.problem.source))) for path in self.paths]
 
 

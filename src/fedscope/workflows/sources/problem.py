@@ -102,6 +102,12 @@ def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> di
     return {"path": str(path), "sha256": sha256, **about, **step}
 
 
+def renamed(path: Path, info: CheckpointInfo) -> CheckpointInfo:
+    """Return a description under the name of the run that the file lies in, which may be another now."""
+    folder = layout.run_of(path)
+    return info if folder is None or folder.name == info.run else info.model_copy(update={"run": folder.name})
+
+
 def load(paths: Sequence[Path], source: Source) -> list[Problem]:
     """Build the problems of several checkpoints, all on the same samples.
 
@@ -126,7 +132,7 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
 
 def _registered(path: Path, source: Source) -> Problem:
     checkpoint = load_checkpoint(path)
-    checkpoint = replace(checkpoint, info=source.placed(checkpoint.info))
+    checkpoint = replace(checkpoint, info=source.placed(renamed(path, checkpoint.info)))
     _check_known(checkpoint)
     network_note(checkpoint.info, source.named)  # its tokenizer may prepare the data
     data = data_of(path, checkpoint.info, source)
@@ -173,7 +179,7 @@ def _description(path: Path) -> CheckpointInfo | None:
     if layout.run_of(path) is None:
         return None
     with suppress(UserError):
-        return describe_checkpoint(path)[0]
+        return renamed(path, describe_checkpoint(path)[0])
     return None
 
 

@@ -1,10 +1,12 @@
 """The jobs of a sweep: a command line each, and where its result, its log and its mark lie."""
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -14,14 +16,14 @@ from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
 from fedscope.workflows.sweep.file import Jobs, SweepFile, Value
 
-JOBS = "jobs.json"  # the frozen list, from which the tasks of an array read
+JOBS = "jobs-{}.json"  # a frozen list, from which the tasks of an array read, named by its content
 OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
 _JOB = "{job}"
+Off = Callable[[str, str], str | None]  # (command, flag)
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
-_FREE = (  # may change while a run goes on
-    "--threads", "--data-dir", "--json", "--device", "--workers", "--log", "--tensorboard", "--seeds",
-)  # fmt: skip
-_RESUMED = ("--name", "--registry", *_FREE)  # all else is the run's
+_ON = ("--data-dir", "--json", "--workers", "--log", "--tensorboard", "--seeds")
+_FREE = ("--threads", *_ON)  # may change while a run goes on, which keeps its own threads
+_RESUMED = ("--name", "--registry", *_ON)  # all else is the run's
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ def _by_flag(words: Sequence[str]) -> list[list[str]]:
     return found
 
 
-def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job]:
+def expand(
+    file: SweepFile, registry: Path, out: Path, threads: int, off: Off = lambda command, flag: None
+) -> list[Job]:
     """Return every job of a file.
 
     Args:
@@ -147,6 +151,7 @@ def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job
         registry: where the runs are, and come to.
         out: the sweep's folder.
         threads: of each job.
+        off: the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none.
 
     Raises:
         UserError: a pattern matches no run, a command that takes checkpoints has none, an option has no
@@ -155,7 +160,7 @@ def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job
     found = [
         job
         for group, jobs in file.jobs.items()
-        for job in _of_group(group, jobs, file.checkpoints, registry, out, threads)
+        for job in _of_group(group, jobs, file.checkpoints, registry, out, threads, off)
     ]
     names = [job.name for job in found]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -164,7 +169,13 @@ def expand(file: SweepFile, registry: Path, out: Path, threads: int) -> list[Job
 
 
 def _of_group(
-    group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path, out: Path, threads: int
+    group: str,
+    jobs: Jobs,
+    checkpoints: Sequence[str],
+    registry: Path,
+    out: Path,
+    threads: int,
+    off: Off,
 ) -> Iterator[Job]:
     _check_options(group, jobs)
     for target in _targets(group, jobs, checkpoints, registry):
@@ -172,7 +183,11 @@ def _of_group(
             varied = dict(zip(jobs.each, values, strict=True))
             name = f"{group}/{_named(target, varied) or group}"
             given = {**DEFAULTS.get(jobs.command, {}), **jobs.options, **varied}
-            words = [jobs.command, *filter(None, [target]), *_options(given, out / name)]
+            words = [
+                jobs.command,
+                *filter(None, [target]),
+                *_options(given, out / name, partial(off, jobs.command)),
+            ]
             words += ["--registry", str(registry), "--threads", str(threads)]
             words += ["--name", name.replace("/", "-")] if jobs.command == "train" else []
             words += ["--json", f"{out / name}.json"]
@@ -205,19 +220,20 @@ def _named(target: str, varied: Mapping[str, Value]) -> str:
     return "-".join(re.sub(r"[^\w.@+-]+", "_", text) for text in (target, *values) if text)
 
 
-def _options(values: Mapping[str, Value], own: Path) -> Iterator[str]:
+def _options(values: Mapping[str, Value], own: Path, off: Callable[[str], str | None]) -> Iterator[str]:
     for key, value in values.items():
         flag = f"--{key.replace('_', '-')}"
         if isinstance(value, bool):
-            yield from [flag] if value else []
+            yield from filter(None, [flag if value else off(flag)])
         else:
             yield from (flag, str(value).replace(_JOB, str(own)))
 
 
 def freeze(jobs: Sequence[Job], out: Path) -> Path:
     """Write the list of jobs, so that later tasks do the same ones; return the file."""
-    path = out / JOBS
-    write_text(path, json.dumps([asdict(job) for job in jobs], indent=1), below=None)
+    text = json.dumps([asdict(job) for job in jobs], indent=1)
+    path = out / JOBS.format(hashlib.sha256(text.encode()).hexdigest()[:8])
+    write_text(path, text, below=None)
     return path
 
 

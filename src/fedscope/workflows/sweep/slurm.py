@@ -37,7 +37,7 @@ def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
         *(
             f"#SBATCH --{key}{'' if value is True else f'={value}'}"
             for key, value in options.items()
-            if value
+            if value is not False
         ),
         "set -e",
         *asked.setup,
