@@ -93,16 +93,18 @@ def test_a_task_of_an_array_goes_on_with_no_run_that_began_otherwise(fedscope: C
     assert fedscope("sweep", "s.toml", "--slurm", "--registry", "runs").code == 0
     Path("runs/tiny-tiny").mkdir(parents=True)
     Path("runs/tiny-tiny/manifest.json").write_text("{}")
-    refused = fedscope("sweep", "s/jobs.json", "--task", "0")
+    (listed,) = Path("s").glob("jobs-*.json")
+    refused = fedscope("sweep", str(listed), "--task", "0")
     assert (refused.code, "the run tiny-tiny is there, and this sweep has not begun it" in refused.err) == (
         2,
         True,
     )
-    assert sorted(path.name for path in Path("s").iterdir()) == ["array.sbatch", "jobs.json"]
+    assert sorted(path.name for path in Path("s").iterdir()) == ["array.sbatch", listed.name]
 
 
 def test_a_task_beyond_the_list_is_refused(fedscope: Command) -> None:
     Path("s.toml").write_text(FILE)
     assert fedscope("sweep", "s.toml", "--slurm").code == 0
-    refused = fedscope("sweep", "s/jobs.json", "--task", "4")
+    (listed,) = Path("s").glob("jobs-*.json")
+    refused = fedscope("sweep", str(listed), "--task", "4")
     assert (refused.code, "has 1 jobs, from 0 to 0; there is no 4" in refused.err) == (2, True)

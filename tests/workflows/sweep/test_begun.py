@@ -72,6 +72,12 @@ def test_what_does_not_belong_to_the_run_may_change(unfinished: Run, tmp_path: P
     assert other.done(tmp_path)
 
 
+def test_another_device_is_another_training(unfinished: Run, tmp_path: Path) -> None:
+    training(unfinished, *LINE).begin(tmp_path)
+    with pytest.raises(UserError, match="--device not given → cuda"):
+        check_begun([training(unfinished, *LINE, "--device", "cuda")], tmp_path)
+
+
 def test_a_run_of_somebody_else_is_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"g/a: the run tiny is there, and this sweep has not begun it; dele"):
         check_begun([training(run, *LINE)], tmp_path)
@@ -143,11 +149,11 @@ def test_seeds_that_began_with_other_options_are_refused(of_seeds: Registry, tmp
 
 
 def test_a_resumed_training_keeps_what_is_not_the_runs(unfinished: Run, tmp_path: Path) -> None:
-    how = ("--device", "cpu", "--log", "wandb", "--workers", "2", "--tensorboard", "--log", "mlflow")
+    how = ("--log", "wandb", "--workers", "2", "--tensorboard", "--log", "mlflow")
     begun = training(unfinished, *LINE)
     begun.begin(tmp_path)
     job = training(unfinished, *LINE, *how)
     check_begun([job], tmp_path)
     assert job.now()[:2] == ("train", "--resume")
-    assert set(job.now()[2:]) == {*job.words[1:]} - {*LINE}
+    assert set(job.now()[2:]) == {*job.words[1:]} - {*LINE, "--threads", "1"}
     assert job.now()[2 : 2 + len(how)] == how

@@ -155,7 +155,7 @@ def test_an_interrupted_training_is_resumed(run: Run) -> None:
     run.final.unlink()
     try:
         assert Job("x", (*line, run.name)).now() == (
-            "train", "--resume", "--registry", str(run.root), "--threads", "1", "--name", run.name,
+            "train", "--resume", "--registry", str(run.root), "--name", run.name,
         )  # fmt: skip
     finally:
         run.final.write_bytes(final)
@@ -183,14 +183,17 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
     jobs = [Job(f"g/{i}", (str(i),)) for i in range(6)]
     jobs[3].finish(tmp_path)
     asked = Slurm.read(
-        {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True}}
+        {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True, "mem": 0}}
     )
     text = write(jobs, asked, tmp_path, "s").read_text()
     assert "#SBATCH --array=0-2,4-5%4\n" in text
     assert "#SBATCH --time=1:00\n" in text
     assert "#SBATCH --exclusive\n" in text
+    assert "#SBATCH --mem=0\n" in text
     assert text.index("module load x") < text.index("--task")
-    assert frozen(tmp_path / "jobs.json") == jobs
+    (listed,) = tmp_path.glob("jobs-*.json")
+    assert str(listed) in text
+    assert frozen(listed) == jobs
     with pytest.raises(UserError, match=r"slurm\.options\.array is set by the sweep"):
         write(jobs, Slurm.read({"options": {"array": "0-3"}}), tmp_path, "s")
     for job in jobs:
@@ -213,10 +216,26 @@ def test_the_batch_file_calls_its_task(tmp_path: Path) -> None:
         "-m",
         "fedscope",
         "sweep",
-        str(tmp_path / "jobs.json"),
+        *map(str, tmp_path.glob("jobs-*.json")),
         "--task",
         "1",
     ]
+
+
+def test_an_array_that_waits_keeps_its_jobs(tmp_path: Path) -> None:
+    first, second = ([Job(name, ("0",))] for name in "ab")
+    listed = freeze(first, tmp_path)
+    assert freeze(second, tmp_path) != listed
+    assert frozen(listed) == first
+    assert freeze(first, tmp_path) == listed
+
+
+def test_an_option_that_is_off_is_said_where_the_command_can_say_it() -> None:
+    jobs = {"j": {"command": "train", "options": {"nesterov": False, "compile": False}}}
+    off = {("train", "--nesterov"): "--no-nesterov"}
+    (found,) = expand(sweep(jobs=jobs), Path("reg"), Path("out"), 1, lambda *one: off.get(one))
+    assert found.words[:2] == ("train", "--no-nesterov")
+    assert "--compile" not in found.words
 
 
 def test_ranges_are_slurm_s() -> None:
