@@ -211,7 +211,8 @@ def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
     probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
     data = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
-    return _known(Difference("trace", theirs.value - ours.value, probe, data))
+    bound = ours.product_error + theirs.product_error
+    return _known(Difference("trace", theirs.value - ours.value, probe, data, bound))
 
 
 def _known(found: Difference) -> Difference | None:

@@ -19,7 +19,7 @@ from fedscope.records.sharpness import (
     SharpnessRecord,
 )
 from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population
+from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population, interval
 from fedscope.statistics.kendall import kendall_tau
 
 LEAST = 4  # checkpoints: of 3 the smallest p-value is 1/3
@@ -57,7 +57,17 @@ def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
         data = drawn_stderr(data_stderr(gap, mine.batch_sizes), finite), len(gap) - 1.0
     else:
         data = math.nan, 0.0
+    if mine.name == "lambda_max" and mine.population_interval and yours.population_interval:
+        centers, bounds = zip(*map(_without_bias, (mine, yours)), strict=True)
+        return Difference(mine.name, centers[1] - centers[0], probe, data, sum(bounds))
     return Difference(mine.name, yours.value - mine.value, probe, data)
+
+
+def _without_bias(one: Sharpness) -> tuple[float, float]:
+    """Return λ_max without the bias of few samples, and what its interval has beyond the samples' error."""
+    low, high = one.population_interval or (math.nan, math.nan)
+    _, end = interval(0.0, one.stderr_data, one.dof_data)
+    return (low + high) / 2, max(0.0, (high - low) / 2 - end)
 
 
 def compared(records: Sequence[SharpnessRecord]) -> list[SharpnessRecord]:

@@ -1,12 +1,15 @@
 """Tables as the page shows them: cells that can be sorted, marked and left unresolved."""
 
 import math
+import re
 from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.tables import ABSENT
 from fedscope.records.estimates import Estimate, Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
+_NUMBER = re.compile(r"[-+]?(\d[\d,]*)(\.\d+)?(e[-+]?\d+)?")
 NOT_MEASURED, UNSAID = "not measured", "not said"
 
 
@@ -34,6 +37,14 @@ class SortableTable:
 
 
 MISSING = Cell(NOT_MEASURED, missing=True)
+
+
+def told(text: str) -> Cell:
+    """Return the cell of a text, sorted by the number that it begins with, if there is one."""
+    if text == ABSENT:
+        return Cell(text)
+    found = _NUMBER.match(text.replace("−", "-"))
+    return Cell(text, float(found[0].replace(",", "")) if found else text)
 
 
 def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:

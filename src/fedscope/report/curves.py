@@ -56,11 +56,11 @@ def best(run: RunRecord) -> tuple[int, float] | None:
     return None if found is None or found.accuracy is None else (found.round, found.accuracy)
 
 
-def target(runs: Sequence[RunRecord]) -> int | None:
-    """Return the accuracy in whole per cent to count rounds to: the runs' own, or what all reached."""
+def target(runs: Sequence[RunRecord]) -> float | None:
+    """Return the accuracy to count rounds to, in per cent: the runs' own, or a whole one that all reached."""
     own = {run.stated.target for run in runs if run.stated.target is not None}
     if len(own) == 1:
-        return max(1, round(100 * own.pop()))
+        return round(100 * own.pop(), 10)
     reached = [found[1] for found in map(best, runs) if found]
     return max(1, math.floor(100 * min(reached))) if reached else None
 

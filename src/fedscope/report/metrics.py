@@ -15,7 +15,7 @@ from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS
 from fedscope.records.hessian import HessianRecord, NegativeMass
 from fedscope.records.runs import RunRecord
-from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related
+from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related, told
 from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
 from fedscope.report.verdicts import comparable
 from fedscope.statistics.concentration import top_share
@@ -69,7 +69,7 @@ def comparison(curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTa
     rows = []
     for name, record, (_, *texts) in zip(others, fitting[1:], table.rows, strict=True):
         color = who[key_of(record.checkpoint)].color
-        rows.append((Cell(name, name, color), *(Cell(text, text) for text in texts)))
+        rows.append((Cell(name, name, color), *map(told, texts)))
     columns = ("method", *table.columns[1:])
     return SortableTable("comparison-table", f"Difference to {reference}", columns, tuple(rows), table.notes)
 

@@ -13,7 +13,7 @@ from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table
 from fedscope.records.clients import ClientsRecord
 from fedscope.report import page
-from fedscope.report.cells import Cell, SortableTable
+from fedscope.report.cells import SortableTable, told
 
 ALTS: Mapping[ClientsKind, str] = {
     "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
@@ -55,5 +55,5 @@ def _kinds(record: ClientsRecord) -> list[ClientsKind]:
 
 
 def _sortable(table: Table, name: str) -> SortableTable:
-    rows = tuple(tuple(Cell(text, text) for text in row) for row in table.rows)
+    rows = tuple(tuple(map(told, row)) for row in table.rows)
     return SortableTable(name, table.title, table.columns, rows, table.notes)

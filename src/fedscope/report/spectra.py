@@ -64,10 +64,11 @@ def spectrum_chart(shown: Shown) -> Chart | None:
     traces, tops = [], []
     spread = 0.5 / max(len(shown), 1)
     for place, (subject, record) in enumerate(shown):
-        values = [one.value for one in record.eigenvalues]
+        largest = record.ends[0]  # the smallest have no index from the largest
+        values = [one.value for one in largest]
         if len(values) < 2 or any(map(math.isnan, values)):
             continue
-        errors = [one.stderr_data for one in record.eigenvalues]
+        errors = [one.stderr_data for one in largest]
         shift = spread * (place - (len(shown) - 1) / 2)
         traces.append(
             {

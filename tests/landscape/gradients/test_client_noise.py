@@ -125,8 +125,9 @@ def test_the_network_is_that_of_the_batches_that_are_given(groups: int) -> None:
 
 
 def test_a_client_of_few_samples_is_recalibrated_on_all_of_them() -> None:
-    few = tuple(tensor[:10] for tensor in SAMPLES[0])
-    found = gradient_noise(normalised(), cross_entropy, Batches(*few, batch_size=10), bn="recalibrate")
+    inputs, targets = SAMPLES[0]
+    few = Batches(inputs[:10], targets[:10], batch_size=10)
+    found = gradient_noise(normalised(), cross_entropy, few, bn="recalibrate")
     assert found.batches == 10
 
 

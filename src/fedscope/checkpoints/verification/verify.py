@@ -110,7 +110,7 @@ def _problem(
     """Return what is wrong with one file, if anything; a checkpoint that is whole is added to ``loaded``."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
-        return None if _busy(run) else _LEFT_OVER
+        return None if is_busy(run) else _LEFT_OVER
     if kind is None:
         return "belongs to no run of ours; move it elsewhere"
     if path.is_symlink():
@@ -174,7 +174,7 @@ def _number(round: str) -> int:
     return int(round.removeprefix("round-"))
 
 
-def _busy(run: Run) -> bool:
+def is_busy(run: Run) -> bool:
     """Say whether a process is training the run now."""
     try:
         with run.locked(shared=True):

@@ -168,11 +168,15 @@ def divide(
         UserError: as :func:`partition`, or fewer than ``train_samples``.
     """
     used = part(split, train_samples, seed, "train")
+    domains, owners = (
+        None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)
+    )
     parts = partition(
         division,
         split.labels[used].cpu().numpy(),
         numpy_stream(seed, "partition", round if division.kind in FRESH else 0),
-        *(None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)),
+        domains,
+        owners,
         holders=None if split.clients is None else 1 + int(split.clients.max()),
     )
     return [used[torch.from_numpy(rows)] for rows in parts]

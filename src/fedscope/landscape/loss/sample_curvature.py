@@ -39,7 +39,8 @@ def fisher_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tens
 def drawn_forms(loss: FlatLoss, inputs: Tree, residuals: Along, v: Tensor) -> Tensor:
     """Return n·mean_s (r_isᵀJ_i v)² (n,) for residuals (n, S, …) as a function of the outputs (n, …)."""
     at, slope = _first(_outputs(loss, inputs, v), v)
-    return len(at) * (residuals(at) * slope[:, None]).flatten(2).sum(2).square().mean(1)
+    along = residuals(at) * slope[:, None]
+    return len(at) * along.reshape(*along.shape[:2], -1).sum(2).square().mean(1)
 
 
 def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -110,6 +111,17 @@ class MonteCarloFisher(LossOperator):
             self._loss.of(outputs, tree), own, outputs.dtype, beside=largest(outputs)
         )
 
+    @property
+    def negative_log_likelihood(self) -> LossFunction:
+        """The loss in its own form, which of log-probabilities has the curvature of a likelihood too."""
+
+        def loss(outputs: Any, targets: Any) -> Tensor:
+            found = self._likelihood.loss(one_tensor(outputs), targets)
+            assert found is not None
+            return found
+
+        return loss
+
     @torch.no_grad()
     def _drawn(self, labels: int, generator: torch.Generator) -> list[Tree]:
         """Return each batch's targets with the labels drawn, from a stream for each sample."""
@@ -156,8 +168,9 @@ class MonteCarloFisher(LossOperator):
             return joined(graph.times(self._loss.parameters, self._loss.split(v)))
         *transposed, outputs, dual, residuals = graph
         (pushed,) = pulled(transposed, (dual,), self._loss.split(v))  # Jv
-        along = (residuals * pushed[:, None]).flatten(2).sum(2) / residuals.shape[1]  # (n, S)
-        back = torch.einsum("ns,nsk->nk", along, residuals.flatten(2)).view_as(outputs)
+        flat = residuals.reshape(*residuals.shape[:2], -1)  # (n, S, k)
+        along = (flat * pushed.reshape(len(pushed), 1, -1)).sum(2) / flat.shape[1]  # (n, S)
+        back = torch.einsum("ns,nsk->nk", along, flat).view_as(outputs)
         return joined(pulled((outputs,), self._loss.parameters, (back,)))
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:

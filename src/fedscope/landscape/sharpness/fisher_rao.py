@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
+from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
@@ -76,8 +77,9 @@ def fisher_rao_norm(
     if labels == "empirical":
         operators: list[LossOperator] = [EmpiricalFisher(model, loss_fn, given, **options)]  # type: ignore[arg-type]
     elif labels == "exact":
-        MonteCarloFisher(model, loss_fn, given, **options)  # type: ignore[arg-type]  # refuses what is no likelihood
-        operators = [GaussNewton(model, loss_fn, given, **options)]  # type: ignore[arg-type]
+        drawn = MonteCarloFisher(model, loss_fn, given, **options)  # type: ignore[arg-type]  # refuses what is no likelihood
+        # of log-probabilities the loss itself is linear, and its Hessian in them no Fisher information
+        operators = [GaussNewton(model, drawn.negative_log_likelihood, given, **options)]  # type: ignore[arg-type]
     else:
         seeds = [key(seed, "fisher_rao", draw) for draw in range(draws)]
         operators = [MonteCarloFisher(model, loss_fn, given, seed=own, **options) for own in seeds]  # type: ignore[arg-type]
@@ -87,7 +89,7 @@ def fisher_rao_norm(
 def _norm(operators: Sequence[LossOperator], seed: int, progress: Progress | None) -> Sharpness:
     forms: list[Tensor | None] = []
     for done, op in enumerate(operators, start=1):
-        forms.append(op.sample_forms(op.loss.center) if is_mean(op.loss) else None)
+        forms.append(_by_sample(op))
         if progress:
             progress(done, len(operators))
     first = operators[0]
@@ -95,6 +97,19 @@ def _norm(operators: Sequence[LossOperator], seed: int, progress: Progress | Non
     if len(told) == len(operators):
         return by_sample(torch.stack(told), first, seed)
     return _by_batch([op.product(op.loss.center).forms for op in operators], first, seed)
+
+
+def _by_sample(op: LossOperator) -> Tensor | None:
+    """Return wᵀF_i w (N,); None where their mean is not that of the batches: with class weights, say."""
+    if not is_mean(op.loss):
+        return None
+    found = op.sample_forms(op.loss.center)
+    if found is None or not bool(found.isfinite().all()):
+        return None
+    if isinstance(op, EmpiricalFisher):  # of the others each batch was compared with its likelihood
+        whole = float(op.product(op.loss.center).vector.double() @ op.loss.center.double())
+        return found if abs(float(found.mean()) - whole) <= slack(op.dtype) * abs(whole) else None
+    return found
 
 
 def by_sample(forms: Tensor, op: LossOperator, seed: int) -> Sharpness:

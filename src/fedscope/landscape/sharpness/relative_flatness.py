@@ -2,7 +2,8 @@
 
     κ_Tr = Σ_{s,s'} ⟨w_s, w_s'⟩ tr H_{s,s'}
 
-over the rows w_s (m,) of the layer's weights W (d, m), one for each of its d neurons, with H_{s,s'} the block
+over the rows w_s (m,) of the layer's weights W (d, m), one for each of its d neurons (of tensors that store
+outputs first, as linear layers and convolutions do), with H_{s,s'} the block
 of the Hessian between two rows. With G = WWᵀ that is tr (G ⊗ 1)H = tr (G^½ ⊗ 1)H(G^½ ⊗ 1), the trace of a
 symmetric operator on the layer's own coordinates. The second measure of their program is of single rows,
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.views import through
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import generator_of, seed_of
 from fedscope.landscape.operators.progress import Progress, continued
@@ -29,18 +31,22 @@ def last_linear(model: nn.Module) -> str:
     """Return the name of the weights of the last linear layer, by the order of the model's modules.
 
     Raises:
-        UserError: there is none that is trained.
+        UserError: there is none that is trained, or the last one's weights are those of another layer too.
     """
-    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    every = {name: p for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
     layers = [
         f"{name}.weight" if name else "weight"
         for name, m in model.named_modules()
         if isinstance(m, nn.Linear)
     ]
-    known = [name for name in layers if name in trained]
+    known = [name for name in layers if name in every]
     if not known:
         raise UserError("the model has no linear layer that is trained; name the weights of a layer")
-    return known[-1]
+    last = known[-1]
+    twins = [name for name, p in every.items() if p is every[last] and name != last]
+    if twins:
+        raise UserError(f"{last} and {twins[0]} are one tensor, of two layers; name the weights of another")
+    return last
 
 
 def relative_flatness(
@@ -153,7 +159,7 @@ class _Weighed(Wrapper):
         self._norm = float(values.clamp(min=0).max().sqrt())
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        pulled = None if onto is None else self._mixed(onto)
+        pulled = None if onto is None else through(onto, self._mixed)
         found = self._base._apply(self._mixed(rows), pulled)
         return [replace(p, vector=self._mixed(p.vector[None])[0], error=self._norm * p.error) for p in found]
 

@@ -74,8 +74,9 @@ def spectral_density(
     steps = min(steps, op.shape[0])
     nodes, weights, matvecs = [], [], 0
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
-    known = zip(probed.vectors, probed.images, strict=True) if probed else ()
-    starts = chain(known, ((z, None) for z in vectors))
+    known = list(zip(probed.vectors, probed.images, strict=True)) if probed else []
+    fresh = (z for z in vectors if not any(torch.equal(z, own) for own, _ in known))  # of the same seed, say
+    starts = chain(known, ((z, None) for z in fresh))
     for probe, (z, image) in enumerate(islice(starts, probes)):
         krylov = Lanczos(op, z, generator=generator, image=image, storage=storage)
         while krylov.finite and krylov.steps < steps and (krylov.steps == 0 or krylov.betas[-1] > 0):

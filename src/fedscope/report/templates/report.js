@@ -66,7 +66,7 @@ function goTo(round) {
 
 function count(target) {
   const items = page.curves.map(({ name, accuracy }) => {
-    const found = accuracy.find(([, value]) => 100 * value >= target);
+    const found = accuracy.find(([, value]) => 100 * value >= target - 1e-9);
     const item = document.createElement("li");
     item.textContent = found ? `${name}: ${found[0]} rounds` : `${name}: not reached`;
     return item;

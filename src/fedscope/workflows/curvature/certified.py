@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 
 import torch
 from torch import Tensor
@@ -69,10 +70,10 @@ class Certified:
         return Estimates(
             pairs=pairs if "eigenvalues" in missing else None,
             trace=total and replace(total, probed=None),
-            layers=self._parts("layer", layer_patterns(whole.names))
+            layers=self._parts("layer", layer_patterns(whole.names), whole.names)
             if request.layers and "layers" in missing
             else None,
-            blocks=self._parts("block", block_patterns(whole.names))
+            blocks=self._parts("block", block_patterns(whole.names), whole.names)
             if request.blocks and "blocks" in missing
             else None,
             density=self._density(operator, total.probed if total else None) if dense else None,
@@ -112,11 +113,13 @@ class Certified:
                 progress=progress,
             )
 
-    def _parts(self, kind: str, patterns: Sequence[str]) -> dict[str, Eigenpairs]:
+    def _parts(self, kind: str, patterns: Sequence[str], names: Sequence[str]) -> dict[str, Eigenpairs]:
+        """Return the eigenpairs of parts of a network, as far as they are among ``names``."""
         seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
 
-        def restricted(names: Sequence[str]) -> Operator:
-            return self.cache.operator(self.curvature(*own, names))
+        def restricted(patterns: Sequence[str]) -> Operator:
+            within = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
+            return self.cache.operator(self.curvature(*own, within))
 
         with self.stage(f"{self.problem.title}: λ_max of each {kind}, products") as progress:
             return layer_eigenpairs(restricted, patterns, tol=self.request.tol, seed=seed, progress=progress)

@@ -46,10 +46,10 @@ def scipy_operator(op: "Operator") -> "LinearOperator":
         return (tensor.float() if op.dtype == torch.bfloat16 else tensor).cpu().numpy()
 
     def apply(v: np.ndarray) -> np.ndarray:
-        return numbers(op.matvec(torch.as_tensor(v.reshape(-1))))
+        return numbers(op.matvec(torch.as_tensor(np.ascontiguousarray(v.reshape(-1)))))
 
     def apply_all(V: np.ndarray) -> np.ndarray:
-        return numbers(op.matmat(torch.as_tensor(V)))
+        return numbers(op.matmat(torch.as_tensor(np.ascontiguousarray(V))))
 
     dtype = numbers(torch.empty(0, dtype=op.dtype)).dtype
     return LinearOperator(op.shape, matvec=apply, rmatvec=apply, matmat=apply_all, dtype=dtype)
