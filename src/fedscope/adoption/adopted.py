@@ -124,7 +124,7 @@ class Adopted:
         samples: int | None = None,
         keep: bool = False,
     ) -> None:
-        """Write a client's last upload; ``keep``: the one of this round, beside those of others.
+        """Write a client's last upload; ``keep``: also as the one of this round, beside those of others.
 
         Raises:
             UserError: the data are divided over clients, and this is none of them.
@@ -136,5 +136,7 @@ class Adopted:
                     f"{self.data.name} has {len(counts)} clients from 0 up, and no client {client}"
                 )
             samples = counts[client]
-        path = self.run.client(client, round if keep else None)
-        save_checkpoint(path, state, self.info(round, client=client, samples=samples))
+        info = self.info(round, client=client, samples=samples or None)
+        save_checkpoint(self.run.client(client), state, info)
+        if keep:
+            save_checkpoint(self.run.client(client, round), state, info)

@@ -2,15 +2,15 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import isfunction
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import Dataset
 
 from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
@@ -24,7 +24,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
-from fedscope.workflows.sources.own import own_samples
+from fedscope.workflows.sources.own import own_batches, own_samples, train_part
 from fedscope.workflows.sources.problem import Problem, own_problem
 from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source
@@ -227,8 +227,9 @@ def _source(model: nn.Module, on: On) -> Source:
 
 def _batches(data: Any) -> Batches:
     if isinstance(data, str):
-        return Batches.from_iterable(called(data, "--data"))
-    return Batches.of(data() if isfunction(data) else data)
+        return own_batches(data)
+    made = data() if callable(data) and not isinstance(data, Iterable | Dataset) else data
+    return Batches.of(train_part(made))
 
 
 def _placed(model: nn.Module, source: Source) -> nn.Module:

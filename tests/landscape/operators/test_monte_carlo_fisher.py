@@ -193,3 +193,15 @@ def test_labels_that_are_ignored_by_another_number_are_refused(place: int) -> No
     batches = Batches(torch.randn(32, 4).double(), targets, 16)
     with pytest.raises(UserError, match="no labels can be drawn"):
         MonteCarloFisher(nn.Linear(4, 3).double(), nn.CrossEntropyLoss(ignore_index=255), batches)
+
+
+def test_outputs_of_one_number_a_sample_are_drawn_for() -> None:
+    torch.manual_seed(0)
+    flat = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1), nn.Flatten(0)).double()
+    column = nn.Sequential(*list(flat)[:3])
+    inputs, targets = torch.randn(12, 3).double(), torch.randn(12).double()
+    ours = MonteCarloFisher(flat, mse_loss, Batches(inputs, targets), seed=3)
+    theirs = MonteCarloFisher(column, mse_loss, Batches(inputs, targets[:, None]), seed=3)
+    v = torch.randn(ours.shape[0]).double()
+    torch.testing.assert_close(ours.matvec(v), theirs.matvec(v))
+    torch.testing.assert_close(ours.sample_forms(v), theirs.sample_forms(v))

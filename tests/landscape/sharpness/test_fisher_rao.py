@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.errors import UserError
-from fedscope.landscape import Batches
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.sharpness.fisher_rao import by_sample, fisher_rao_norm
 from tests.landscape.sharpness.cases import labelled, relu_net, whole
@@ -113,3 +113,39 @@ def test_the_interval_of_drawn_labels_covers() -> None:
         low, high = by_sample(forms, cast(LossOperator, _Samples(24)), 0).interval()
         hits += low <= exact <= high
     assert 0.92 <= hits / 300 <= 0.98
+
+
+@pytest.mark.parametrize("labels", ["exact", "empirical"])
+def test_log_probabilities_have_the_norm_of_their_logits(labels: Literal["empirical", "exact"]) -> None:
+    net, batches = relu_net(), labelled()
+    ended = nn.Sequential(net, nn.LogSoftmax(1))
+    wanted = fisher_rao_norm(net, cross_entropy, batches, labels=labels)
+    found = fisher_rao_norm(ended, nn.NLLLoss(), batches, labels=labels)
+    assert found.value == pytest.approx(wanted.value, rel=1e-9)
+    assert found.stderr_data == pytest.approx(wanted.stderr_data, rel=1e-6)
+
+
+@pytest.mark.parametrize("labels", ["exact", "empirical"])
+def test_a_row_without_a_label_leaves_the_norm_to_the_batches(labels: Literal["empirical", "exact"]) -> None:
+    net = relu_net()
+    x, y = whole(labelled())
+    x, y = x.repeat(20, 1), y.repeat(20)
+    y[0] = -100
+    found = fisher_rao_norm(net, cross_entropy, Batches(x, y, batch_size=96), labels=labels)
+    kind = EmpiricalFisher if labels == "empirical" else GaussNewton
+    op = kind(net, cross_entropy, Batches(x, y, batch_size=96))
+    wanted = float(op.loss.center @ op.matvec(op.loss.center))
+    assert found.value == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_rare_class_with_a_weight_is_not_taken_for_a_mean_over_samples() -> None:
+    net = relu_net()
+    x, y = whole(labelled())
+    x, y = x.repeat(20, 1), (y % 2).repeat(20)
+    y[[3, 200, 400]] = 2
+    loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 20.0], dtype=torch.float64))
+    batches = Batches(x, y, batch_size=96)
+    op = EmpiricalFisher(net, loss, batches)
+    found = fisher_rao_norm(net, loss, batches, labels="empirical")
+    wanted = float(op.loss.center @ op.matvec(op.loss.center))
+    assert found.value == pytest.approx(wanted, rel=1e-9)

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
+from fedscope.landscape.operators.basis import rows
 from fedscope.landscape.sharpness.relative_flatness import (
     largest_relative_flatness,
     last_linear,
@@ -121,3 +122,26 @@ def test_its_interval_covers() -> None:
         low, high = relative_flatness(op, probes=8, seed=seed).interval()
         hits += low <= expected <= high
     assert 0.92 <= hits / 300 <= 0.98
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.emb, self.block, self.head = nn.Embedding(6, 4), nn.Linear(4, 4), nn.Linear(4, 6, bias=False)
+        self.head.weight = self.emb.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.block(self.emb(tokens)))  # type: ignore[no-any-return]
+
+
+def test_weights_of_two_layers_are_no_last_layer() -> None:
+    with pytest.raises(UserError, match=r"head\.weight and emb\.weight are one tensor"):
+        last_linear(Tied())
+
+
+def test_a_large_layer_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, batches = relu_net(), labelled()
+    expected = traced(*dense(net, batches, "2.weight"))
+    monkeypatch.setattr(rows, "WHOLE", 4)
+    op = Hessian(net, cross_entropy, batches, parameters=["2.weight"])
+    assert relative_flatness(op, rtol=1e-8, seed=1).value == pytest.approx(expected, rel=1e-6)

@@ -191,3 +191,11 @@ def test_a_grid_too_coarse_to_integrate_is_refused() -> None:
         spectral_density(operator, sigma=1e-4)
     with pytest.raises(UserError, match="positive"):
         spectral_density(operator, sigma=0.0)
+
+
+def test_a_probe_that_is_known_is_not_drawn_once_more(dense: Tensor) -> None:
+    known = trace(matrix_operator(dense), probes=4, keep=4, seed=0).probed
+    assert known is not None
+    found = spectral_density(matrix_operator(dense), probed=known, probes=8, steps=6, seed=0)
+    distinct = {tuple(row.tolist()) for row in found.nodes.round(decimals=9)}
+    assert len(distinct) == 8

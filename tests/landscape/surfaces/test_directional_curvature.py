@@ -103,7 +103,9 @@ def test_a_network_that_keeps_what_it_computed_is_measured() -> None:
     model(torch.randn(2, 5).double())
     op = Hessian(*own)
     d = torch.randn(len(op.loss.center), dtype=torch.float64)
-    assert curvature_at_center(*own, directions=along(d)) == pytest.approx([float(d @ op.matvec(d))], rel=1e-4)
+    assert curvature_at_center(*own, directions=along(d)) == pytest.approx(
+        [float(d @ op.matvec(d))], rel=1e-4
+    )
 
 
 def test_along_nothing_it_is_zero(case: Case) -> None:

@@ -46,19 +46,25 @@ def read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None
     ctx.default_map = dict(_defaults(ctx.command, content, path))
 
 
-def _defaults(command: click.Command, content: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
-    known = {
-        flag.lstrip("-").replace("-", "_"): param.name for param in command.params for flag in param.opts
-    }
+def _defaults(
+    command: click.Command, content: Mapping[str, Any], path: Path
+) -> Iterator[tuple[str, str | list[str]]]:
+    known = {flag.lstrip("-").replace("-", "_"): param for param in command.params for flag in param.opts}
     for key in ELSEWHERE:
         known.pop(key, None)
     for key, value in content.items():
         plain = key.replace("-", "_")
-        name = known.get(plain)
-        if name is None:
+        param = known.get(plain)
+        if param is None or param.name is None:
             hint = suggestion(plain, known) or "; `fedscope train --help` has them"
             raise UserError(f"{path}: train has no option {key!r}{hint}")
-        yield name, _text(value, path, key)
+        if getattr(param, "multiple", False):
+            yield (
+                param.name,
+                [_text(one, path, key) for one in (value if isinstance(value, list) else [value])],
+            )
+        else:
+            yield param.name, _text(value, path, key)
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

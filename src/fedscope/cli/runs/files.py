@@ -44,10 +44,10 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
             report(files, None, name)
 
         for run in named:
-            found = list(verify_run(run, count))
-            if found and is_busy(run):  # its files are of several moments
-                found = [Fault(run.name, "is being trained; verify it when that has ended")]
-            faults += found
+            own = list(verify_run(run, count))
+            if own and is_busy(run):  # its files are of several moments
+                own = [Fault(run.name, "is being trained; verify it when that has ended")]
+            faults += own
             notes += _changed(run)
         for name in records:
             count(name)

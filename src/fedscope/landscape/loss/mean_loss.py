@@ -1,5 +1,7 @@
 """Whether a loss is a mean over samples, as weighting batches by their counts requires."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -30,6 +32,8 @@ def check_loss(loss: FlatLoss) -> None:
     inputs, targets = next(iter(loss.batches))
     if not loss.coupled:
         inputs, targets = (some(tree, slice(SAMPLE // 2)) for tree in (inputs, targets))
+        if not _tells(loss, inputs, targets):  # of fitted samples, or of such without a label
+            inputs, targets = loss.batches.spread(max(loss.batches.sizes[0], 3 * SAMPLE))
     first, second = (_scalar(loss, inputs, targets) for _ in range(2))
     if not close(first, second, first.dtype):
         raise UserError(
@@ -107,7 +111,15 @@ def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float
 
 
 def _same(whole: float, mean: float, dtype: torch.dtype) -> bool:
+    if math.isfinite(whole) and not math.isfinite(mean):  # a part without a label, say
+        return False
     return not abs(mean - whole) > rounding(dtype) * max(abs(whole), abs(mean))  # what is not finite stays so
+
+
+def _tells(loss: FlatLoss, inputs: Tree, targets: Tree) -> bool:
+    """Say whether a loss is other than 0, so that a sum differs from a mean."""
+    value = _value(loss, inputs, targets)
+    return value != 0 and math.isfinite(value)
 
 
 def _scalar(loss: FlatLoss, inputs: Tree, targets: Tree) -> Tensor:

@@ -53,11 +53,6 @@ class GaussNewton(LossOperator):
         loss = self._loss.of(point, targets)
         self._loss.check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        if not slope.requires_grad:
-            raise UserError(
-                "the loss is linear in the network's outputs, so that its Gauss–Newton matrix is zero; of "
-                "log-probabilities take the cross-entropy of the logits in place of NLLLoss"
-            )
         return (*transposed, outputs, dual, point, slope), loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:

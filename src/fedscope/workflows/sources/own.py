@@ -80,16 +80,27 @@ def own_data(source: Source) -> OwnData:
 
 
 def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
-    made = called(str(source.data), "--data")
-    if isinstance(made, Mapping) and "train" in made:  # as for training, with what to evaluate on
-        made = made["train"]
+    return own_samples(own_batches(str(source.data)), source)
+
+
+def own_batches(reference: str) -> Batches:
+    """Return the samples that MODULE:FACTORY makes.
+
+    Raises:
+        UserError: it cannot be called, fails, or makes no samples.
+    """
+    made = train_part(called(reference, "--data"))
     try:
-        batches = Batches.of(made)
+        return Batches.of(made)
     except UserError:
         raise
     except Exception as error:  # whatever the user's loader raises
-        raise UserError(f"--data {source.data}: {reason(error)}") from error
-    return own_samples(batches, source)
+        raise UserError(f"--data {reference}: {reason(error)}") from error
+
+
+def train_part(made: Any) -> Any:
+    """Return the training data where they come as for training, with what to evaluate on."""
+    return made["train"] if isinstance(made, Mapping) and "train" in made else made
 
 
 def own_samples(batches: Batches, source: Source) -> tuple[Batches, Tensor | None]:

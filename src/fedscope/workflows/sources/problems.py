@@ -48,6 +48,9 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
     references = targets.checkpoints or _pretrained(targets) or (None,)
     paths = [checkpoint_path(targets, reference) for reference in references]
     _check_own(paths, targets)
+    own = targets.data and not targets.loss
+    if targets.samples is None and own and all(names(path, targets.model, targets.data) for path in paths):
+        source = replace(source, samples=SAMPLES)  # as of the runs, whose network and data these are
     found = load(paths, source)
     rules = (_FOLDER,) if is_data(str(targets.data)) else (_FOLDER, _SPLIT)
     check(rules, targets.named, all(problem.info is None for problem in found))

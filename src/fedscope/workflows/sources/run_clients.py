@@ -187,7 +187,8 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
     """
     folder = problem.path.parent
     run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
-    files = run.clients(problem.info.round if problem.info and not latest else None)
+    info = problem.info or problem.registered
+    files = run.clients(info.round if info and not latest else None)
     files = files or [path for _, path in sorted(clients_in(folder).items())]
     if len(files) < 2:
         raise UserError(
@@ -203,21 +204,22 @@ def round_uploads(problem: Problem) -> list[Path]:
     Raises:
         UserError: the checkpoint is itself a client's, or there are fewer than two.
     """
-    if problem.info and problem.info.client is not None:
+    info = problem.info or problem.registered
+    if info and info.client is not None:
         raise UserError(f"{problem.path} is a client's; name the global model, as RUN or RUN@ROUND")
     files = client_files(problem)
-    if not problem.info:
+    if not info:
         return files
     rounds = {path: describe_checkpoint(path)[0].round for path in files}
-    found = [path for path, round in rounds.items() if round == problem.info.round]
-    if len(found) == 1 and max(rounds.values()) == problem.info.round:
+    found = [path for path, round in rounds.items() if round == info.round]
+    if len(found) == 1 and max(rounds.values()) == info.round:
         raise UserError(
-            f"one client took part in round {problem.info.round} of {problem.path}, and comparing needs two; "
+            f"one client took part in round {info.round} of {problem.path}, and comparing needs two; "
             "name another round, or train with a larger --participation"
         )
     if len(found) < 2:
         raise UserError(
-            f"{len(found)} client uploads beside {problem.path} are of its round {problem.info.round}, "
+            f"{len(found)} client uploads beside {problem.path} are of its round {info.round}, "
             f"the newest of round {max(rounds.values())}; name that one, or train with --save-clients all"
         )
     return found

@@ -22,3 +22,11 @@ def test_scipy_finds_the_same_largest_eigenvalue(case: Case, dense: Tensor) -> N
         case.operator.to_scipy(), k=1, which="LA", return_eigenvectors=False, v0=np.ones(len(dense))
     )
     assert value == pytest.approx(float(torch.linalg.eigvalsh(dense)[-1]), rel=1e-9)
+
+
+def test_scipy_s_arrays_may_be_reversed(case: Case, dense: Tensor) -> None:
+    matrix, v = case.operator.to_scipy(), np.arange(len(dense), dtype=np.float64)
+    np.testing.assert_allclose(matrix @ v[::-1], dense.numpy() @ v[::-1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        matrix @ np.eye(len(dense))[::-1], dense.numpy()[:, ::-1], rtol=1e-9, atol=1e-12
+    )
