@@ -8,6 +8,7 @@ import torch
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import chosen_on
+from fedscope.checkpoints.registry.owned import names
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
@@ -19,7 +20,7 @@ from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
-from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.sources.targets import SAMPLES, Targets
 from fedscope.workflows.unused import Rule, check
 
 _FOLDER = Rule[bool]("data_dir", lambda own: not own, "with --data")
