@@ -129,3 +129,14 @@ def test_a_run_of_named_code_needs_nothing_named_again(
     assert [client.info.samples for client in found if client.info] == [8, 16]
     with pytest.raises(UserError, match="no client 2"):
         record.upload(1, 2, filled(1))
+
+
+def test_the_newest_uploads_stand_beside_those_of_every_round(tmp_path: Path) -> None:
+    record = recorder(tmp_path, clients="all", rounds=2)
+    for round in (1, 2):
+        record.upload(round, 4, filled(float(round)), samples=0)  # of a client without a sample
+        record.add(round, filled(round), {})
+    store = Registry(tmp_path)
+    newest, first = (load_checkpoint(store.resolve(name)) for name in ("app@client4", "app@1:client4"))
+    assert (newest.info.round, newest.info.samples) == (2, None)
+    assert float(first.state["bias"][0]) == 1.0

@@ -1,6 +1,7 @@
 """Curvature from Python: of runs as the command measures it, and of what a notebook holds."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,21 @@ def _dense(model: nn.Module) -> torch.Tensor:
     return found
 
 
+class _Module:
+    def train_dataloader(self) -> DataLoader[tuple[torch.Tensor, ...]]:
+        return DataLoader(TensorDataset(INPUTS, LABELS), batch_size=16)
+
+
 DATA = {
     "a pair": (INPUTS, LABELS),
     "arrays": (INPUTS.numpy(), LABELS.numpy()),
     "a data set": TensorDataset(INPUTS, LABELS),
     "a loader": DataLoader(TensorDataset(INPUTS, LABELS), batch_size=7, shuffle=True),
     "batches": fedscope.Batches(INPUTS, LABELS, 9),
+    "a function": lambda: (INPUTS, LABELS),
+    "a bound method": _Module().train_dataloader,
+    "a partial": partial(DataLoader, TensorDataset(INPUTS, LABELS), batch_size=16),
+    "data as for training": lambda: {"train": (INPUTS, LABELS), "test": (INPUTS[:9], LABELS[:9])},
     "a list": [(INPUTS[:30], LABELS[:30]), (INPUTS[30:], LABELS[30:])],
 }
 

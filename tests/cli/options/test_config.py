@@ -74,3 +74,10 @@ def test_what_it_refuses(fedscope: Command, content: str, said: str) -> None:
 def test_a_missing_file_is_named(fedscope: Command) -> None:
     done = fedscope("train", "--config", "none.toml", *HERE)
     assert (done.code, "none.toml cannot be read: No such file" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize("log", ['"nothing"', '["nothing"]'])
+def test_an_option_that_may_be_given_several_times_is_a_text_or_a_list(fedscope: Command, log: str) -> None:
+    Path("mine.toml").write_text(f"log = {log}\n{FILE}")
+    done = fedscope("train", "--config", "mine.toml", "--name", "a", *HERE)
+    assert (done.code, "nothing" in done.err, "iterable" in done.err) == (2, True, False), done.err

@@ -117,3 +117,27 @@ def test_the_rounding_of_short_numbers_is_no_difference(dtype: torch.dtype) -> N
         batches = Batches(torch.randn(128, 8).to(dtype), torch.randint(5, (128,)), 64)
         check_mean(model, cross_entropy, batches)
         assert is_mean(FlatLoss(model, cross_entropy, batches))
+
+
+def unlabelled(count: int, first: int) -> Batches:
+    inputs = torch.randn(count, 3, generator=torch.Generator().manual_seed(0))
+    targets = torch.arange(count) % 4
+    targets[:first] = -100
+    return Batches(inputs, targets, batch_size=64)
+
+
+def test_rows_without_a_label_are_noticed_where_they_lie_together() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 4)
+    assert not is_mean(FlatLoss(model, cross_entropy, unlabelled(512, 256)))
+    assert is_mean(FlatLoss(model, cross_entropy, unlabelled(512, 0)))
+
+
+@pytest.mark.parametrize("count", [64, 96])
+def test_a_sum_is_refused_where_the_first_rows_tell_nothing(count: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 4)
+    with pytest.raises(UserError, match="is a sum over samples"):
+        check_mean(model, summed, unlabelled(count, 8))
+    with pytest.raises(UserError, match="is a sum over samples"):
+        Hessian(model, summed, unlabelled(count, 8)).matvec(torch.ones(16))

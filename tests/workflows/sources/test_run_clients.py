@@ -19,7 +19,14 @@ from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import numpy_stream, torch_stream
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import Problem, load
-from fedscope.workflows.sources.run_clients import UPLOADS, ClientOrigin, Participants, loader
+from fedscope.workflows.sources.run_clients import (
+    UPLOADS,
+    ClientOrigin,
+    Participants,
+    client_files,
+    loader,
+    round_uploads,
+)
 from fedscope.workflows.sources.samples import Source
 
 SETTINGS = Settings(
@@ -292,3 +299,11 @@ def test_rounds_can_be_compared_whose_uploads_of_two_clients_were_kept(run: Run,
     for path in copied.clients()[1:]:
         path.unlink()
     assert UPLOADS.of(copied) == []
+
+
+def test_a_network_of_ones_own_has_the_uploads_of_its_round_too(shifting: tuple[Federation, Run]) -> None:
+    _, run = shifting
+    problem = _problem(run.after_round(2))
+    own = replace(problem, info=None, registered=problem.info)
+    assert client_files(own) == client_files(problem) != client_files(problem, latest=True)
+    assert round_uploads(own) == round_uploads(problem)

@@ -59,10 +59,8 @@ def _defaults(
             hint = suggestion(plain, known) or "; `fedscope train --help` has them"
             raise UserError(f"{path}: train has no option {key!r}{hint}")
         if getattr(param, "multiple", False):
-            yield (
-                param.name,
-                [_text(one, path, key) for one in (value if isinstance(value, list) else [value])],
-            )
+            several = value if isinstance(value, list) else [value]
+            yield param.name, [_text(one, path, key) for one in several]
         else:
             yield param.name, _text(value, path, key)
 
