@@ -99,3 +99,18 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="diverged in round 1, and is kept"):
         fedscope.train(lr=1e30, rounds=1, clients=2, train_samples=60, registry=tmp_path)
     assert "fedavg-digits" in fedscope.Registry(tmp_path)
+
+
+def test_data_of_a_function_are_those_that_it_returns_now(tmp_path: Path) -> None:
+    scale = 1.0
+
+    def data() -> list[tuple[Tensor, Tensor]]:
+        return [(scale * INPUTS[:50], LABELS[:50]), (scale * INPUTS[50:], LABELS[50:])]
+
+    first = fedscope.train(model=_net, data=data, rounds=1, name="a", registry=tmp_path)
+    scale = 5.0
+    second = fedscope.train(model=_net, data=data, rounds=1, name="b", registry=tmp_path)
+    prints = [
+        load_checkpoint(tmp_path / run.name / "final.pt").info.data.fingerprint for run in (first, second)
+    ]
+    assert len(set(prints)) == 2

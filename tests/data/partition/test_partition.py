@@ -386,3 +386,12 @@ def test_a_division_says_which_parameters_it_reads() -> None:
     assert Division("dirichlet_equal", 3, 0.5, phi=9.0).parameters == {"alpha": 0.5, "exhausted": "redraw"}
     read = {name for kind in KINDS for name in Division(kind, 1, **PARAMETERS).parameters}
     assert read == set(asdict(Division("iid", 1))) - {"kind", "clients"}
+
+
+def test_data_of_clients_are_those_of_as_many_though_some_have_no_row_left() -> None:
+    labels, owners = np.zeros(20, dtype=np.int64), np.repeat([0, 1], 10)
+    division = Division("own", 3)
+    with pytest.raises(UserError, match="--train-samples leaves client 2 none"):
+        partition(division, labels, np.random.default_rng(0), owners=owners, holders=3)
+    with pytest.raises(UserError, match="the data are 2 clients', not 3"):
+        partition(division, labels, np.random.default_rng(0), owners=owners)

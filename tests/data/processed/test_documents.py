@@ -60,3 +60,10 @@ def test_what_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no text for train"):
         documents(tmp_path / "empty")
+
+
+def test_a_row_without_a_class_has_no_topic(tmp_path: Path) -> None:
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "wood"])})
+    rows = [{"text": "salt", "label": 0}, {"text": "oak", "label": -1}, {"text": "ash", "label": None}]
+    Dataset.from_list(rows, features=features).save_to_disk(tmp_path / "one")
+    assert [one.topic for one in documents(tmp_path / "one")["train"]] == ["sea", "", ""]

@@ -5,7 +5,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from PIL import Image as Pictures
 
-from fedscope.data.processed.pictures import pictures
+from fedscope.data.processed.pictures import _labels, pictures
 from fedscope.errors import UserError
 
 
@@ -30,3 +30,10 @@ def test_a_saved_data_set_has_one_list_of_classes(image_model: Path, tmp_path: P
     assert found["test"][1].tolist() == [0, 1]
     with pytest.raises(UserError, match="train has the classes cat, dog, test has dog, cat; cast both"):
         pictures(saved(tmp_path / "b", train=classes, test=classes[::-1]), model)
+
+
+@pytest.mark.parametrize("missing", [-1, None])
+def test_an_image_without_a_class_is_refused_by_its_row(missing: int | None) -> None:
+    assert _labels([1, 0], "here").tolist() == [1, 0]
+    with pytest.raises(UserError, match="here: row 1 has no label"):
+        _labels([1, missing, 0], "here")

@@ -220,3 +220,9 @@ def test_fedscope_s_own_functions_are_left_as_they_are() -> None:
     assert both.parameter_terms == METHODS["fedprox"].parameter_terms
     assert both.sends is not ahead
     assert torch.equal(both.sends(Sending(torch.ones(2), {"m": torch.ones(2)}, {})), torch.full((2,), 1.5))  # type: ignore[misc]
+
+
+def test_a_rate_may_be_a_whole_number() -> None:
+    checked(plain(round_rates=(lambda round, options: 1,))).round_rates[0](1, {})
+    with pytest.raises(MethodError, match="it takes a number"):
+        checked(plain(round_rates=(lambda round, options: True,))).round_rates[0](1, {})

@@ -11,7 +11,7 @@ from fedscope.errors import UserError
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.methods import METHODS, known, parse, set_aside
 from fedscope.federated.record.flat import FlatModel
-from fedscope.federated.record.method import Method
+from fedscope.federated.record.method import Method, Required
 from fedscope.federated.record.options import Option
 from fedscope.federated.record.vectors import Vector
 from tests.federated.cases import serving
@@ -270,3 +270,16 @@ def test_another_methods_personal_tensors_are_masked_as_fedbns_are(seen: bool) -
     w, anchor = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
     assert state.acting(w, anchor).tolist() == [1.0, 2.0, 3.0 * seen]
     assert state.masked(w).tolist() == [1.0, 2.0, 3.0 * seen]
+
+
+def test_a_record_names_a_weighting_and_settings_that_there_are() -> None:
+    with pytest.raises(UserError, match="weights is 'samples'; it takes n_k, n_used, uniform"):
+        Method(name="mine", objective="l", source="s", weights="samples")  # type: ignore[arg-type]
+    bound = Required("learning_rate", 0.1, "because")
+    with pytest.raises(UserError, match="required_settings names 'learning_rate', which is no setting"):
+        Method(name="mine", objective="l", source="s", required_settings=(bound,))
+
+
+def test_what_recalibrates_trains_alone() -> None:
+    mine = Method(name="mine", objective="l", source="s", recalibration=lambda options: "report")
+    assert mine.trains_alone

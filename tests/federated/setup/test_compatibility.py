@@ -1,5 +1,6 @@
 """A last batch of one image: refused before training where a step cannot be taken on it, for any network."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fedscope.federated.methods import parse
 from fedscope.federated.setup.compatibility import check_batches
 from fedscope.federated.setup.federation import prepare
 from fedscope.models.catalogue import build
+from fedscope.own import reference_to
 from tests.federated.cases import options
 
 PIPELINE = Pipeline((0.5,), (0.25,))
@@ -124,3 +126,56 @@ def test_a_run_is_refused_before_it_starts() -> None:
     with pytest.raises(UserError, match="--drop-last"):
         prepare(settings, given)
     prepare(settings.model_copy(update={"drop_last": True}), given)
+
+
+def test_a_last_batch_that_no_step_reaches_is_none() -> None:
+    check(VECTORS, [33], batch_size=32, steps_limit=1)
+    with pytest.raises(UserError, match="would be one image"):
+        check(VECTORS, [33], batch_size=32, steps_limit=2)
+
+
+class Twice(nn.Module):
+    """Runs one ReLU after both of its layers, or one after each."""
+
+    def __init__(self, shared: bool) -> None:
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(64, 8), nn.Linear(8, 8), nn.Linear(8, 10)
+        self.relu = nn.ReLU()
+        self.other = self.relu if shared else nn.ReLU()
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.other(self.two(self.relu(self.one(images.flatten(1))))))  # type: ignore[no-any-return]
+
+
+class Squeezing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(images.flatten(1)).squeeze()  # type: ignore[no-any-return]
+
+
+def prepared(model: Any, method: str = "fedavg") -> None:
+    given = {"dataset": "digits", "augmentation": "none", "clients": 2, "train_samples": 40}
+    settings = Settings(model=reference_to(model), method=method, rounds=1).model_copy(update=given)
+    prepare(settings, {})
+
+
+def test_a_module_that_runs_twice_hides_an_output_from_the_method() -> None:
+    prepared(lambda: Twice(shared=True))
+    prepared(lambda: Twice(shared=False), "fedavg+man")
+    with pytest.raises(UserError, match="relu, which the network runs 2 times in one pass"):
+        prepared(lambda: Twice(shared=True), "fedavg+man")
+
+
+def test_a_network_that_loses_the_dimension_of_one_sample_is_refused() -> None:
+    with pytest.raises(UserError, match=r"returned a tensor \(10,\) of one sample, not \(1, 10\)"):
+        prepared(Squeezing)
+
+
+def test_a_tensor_that_cannot_be_copied_is_named() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        with pytest.raises(UserError, match="parametrizations"):
+            prepared(lambda: nn.Sequential(nn.Flatten(), nn.utils.weight_norm(nn.Linear(64, 10))))

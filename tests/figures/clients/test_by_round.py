@@ -111,3 +111,22 @@ def test_rounds_of_unlike_clients_are_no_film() -> None:
         frame_figures(rounds(1) + rounds(2, clients=4))
     with pytest.raises(UserError, match="of one run"):
         frame_figures(rounds(1) + rounds(1, run="b"))
+
+
+def test_a_band_is_the_interval_of_the_record_even_without_the_value() -> None:
+    found = []
+    for one in rounds(1, 3):
+        plain = one.to_json()
+        for quantity in plain["flatness"]:
+            for gap in quantity["gaps"]:
+                gap["mean"] |= {
+                    "bias": 30.0,
+                    "interval": [gap["mean"]["value"] - 50, gap["mean"]["value"] - 10],
+                }
+        found.append(ClientsRecord.read(plain))
+    _, lambda_max, *_ = rounds_figure(found, [], "gap").axes
+    band = lambda_max.collections[0]
+    assert isinstance(band, PolyCollection)
+    ends = {round(float(y), 6) for y in np.asarray(band.get_paths()[0].vertices)[:, 1]}
+    gaps = [one.of("lambda_max").gap("discrepancy").mean for one in found]  # type: ignore[union-attr]
+    assert {round(one.value - d, 6) for one in gaps for d in (50, 10)} <= ends

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from fedscope.errors import UserError
 from fedscope.figures.kinds import RunsKind
@@ -16,6 +17,7 @@ from fedscope.figures.runs import drawings
 from fedscope.figures.runs.groups import Group
 from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
+from fedscope.statistics.intervals import interval
 
 GALLERY = Path(__file__).parents[3] / "figures"
 
@@ -255,3 +257,37 @@ def test_a_run_without_the_quantities_of_a_kind_is_refused() -> None:
         draw([record()], "drift")
     with pytest.raises(UserError, match="--kind probes: train with --probe-curvature K"):
         draw([recorded(drift=[1, 1, 1, 1], trace=[None] * 4)], "probes")
+
+
+def test_a_layer_of_several_seeds_is_their_mean_under_its_own_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: dict[str, Any] = {}
+    monkeypatch.setattr(drawings, "layer_figure", lambda names, values, **_: drawn.update(values))
+    seeds = (("fedavg", 0, 10.0), ("fedavg", 1, 12.0), ("fedprox", 0, 50.0), ("fedprox", 1, 60.0))
+    records = [
+        record(method, seed, curvature=[curvature(f"{method}{seed}4", 4, value=value / 4)])
+        for method, seed, value in seeds
+    ]
+    draw(records, "layers")
+    assert [float(drawn[name][0, 0]) for name in ("FedAvg", "FedProx")] == [11.0, 55.0]
+    assert float(drawn["FedProx"][0, 1]) == pytest.approx(interval(0, 5.0, 1)[1])
+
+
+def test_a_server_measured_on_other_samples_is_said_apart() -> None:
+    def measured(samples: int, seed: int = 0) -> dict[str, Any]:
+        plain = record("fedadam", seed)
+        numbers = [
+            {
+                **curvature(f"p{samples}{seed}{n}", n, samples=samples),
+                "preconditioned": {"value": n, "stderr": 0.1},
+            }
+            for n in (2, 4)
+        ]
+        return {**plain, "curvature": [*plain["curvature"], *numbers]}
+
+    figure = draw([measured(16)], "stability")
+    assert any(
+        "of P⁻¹H on 16" in text
+        for text in (one.get_text() for one in figure.findobj(Text) if isinstance(one, Text))
+    )
+    with pytest.raises(UserError, match="16, 17 samples"):
+        draw([measured(16), measured(17, seed=1)], "stability")

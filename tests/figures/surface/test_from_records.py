@@ -17,7 +17,15 @@ def _texts(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
 
 
-@pytest.mark.parametrize("surface", [bowl(), drift(3), trajectory(4), profile(points=9)])
+def with_errors() -> Any:
+    """A surface whose accuracy has an error everywhere and a value at the centre."""
+    plain = bowl()
+    accuracy = torch.full_like(plain.loss, 0.5)
+    known = {"accuracy": accuracy}, {"accuracy": accuracy / 10}, {"accuracy": 0.36}
+    return replace(plain, metrics=known[0], metrics_stderr=known[1], center_metrics=known[2])
+
+
+@pytest.mark.parametrize("surface", [bowl(), drift(3), trajectory(4), profile(points=9), with_errors()])
 def test_a_surface_survives_its_record(surface: Any) -> None:
     grid = surface.loss.shape
     whole = replace(surface, computed=torch.ones(grid, dtype=torch.bool), interpolation_error=0.01)
@@ -29,6 +37,8 @@ def test_a_surface_survives_its_record(surface: Any) -> None:
     assert [axis.name for axis in found.axes] == [axis.name for axis in surface.axes]
     assert torch.equal(found.loss, surface.loss)
     assert set(found.metrics) == set(surface.metrics)
+    assert found.center_metrics == surface.center_metrics
+    assert set(found.metrics_stderr) == set(surface.metrics_stderr)
     assert found.computed is not None
     assert found.computed.all()
 

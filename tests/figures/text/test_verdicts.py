@@ -12,14 +12,24 @@ from fedscope.records.reading import hessians
 Json = dict[str, Any]
 
 
-def _record(label: str, top: float, *, data: float = 0.4, probe: float = 9.0, residual: float = 0.01) -> Json:
+def _record(
+    label: str,
+    top: float,
+    *,
+    data: float = 0.4,
+    probe: float = 9.0,
+    residual: float = 0.01,
+    bias: float | None = 0.0,
+) -> Json:
     spread = [top - data, top + data]
     return {
         "schema": "fedscope/hessian/1", "eigenvalues": [], "density": None,
         "checkpoint": {"path": f"{label}.pt", "sha256": "0", "run": label, "round": 3},
         "samples_sha256": "s", "batch_sizes": [5, 5], "noise": 1e-4,
         "problem": {"samples": 10, "operator": "hessian", "reading": "paper"},
-        "lambda_max": {"value": top, "residual": residual, "stderr_data": data, "batches": spread},
+        "lambda_max": {
+            "value": top, "residual": residual, "stderr_data": data, "batches": spread, "bias_data": bias,
+        },
         "trace": {
             "value": 100.0, "stderr_probe": probe, "stderr_data": 2.0, "batches": [99.0, 101.0],
             "samples": [91.0, 109.0],
@@ -124,3 +134,28 @@ def test_a_flattening_method_that_is_sharper_is_remarked_on_with_this_runs_numbe
     assert _surprises([man, plain]) == _surprises([plain, far]) == _surprises([plain]) == []
     plain["problem"]["method"] = man["problem"]["method"] = "fedprox"
     assert _surprises([plain, man]) == []
+
+
+def test_an_unknown_bias_decides_nothing_but_of_all_there_are_there_is_none() -> None:
+    one, other = (_record(name, top, bias=None) for name, top in (("a", 50.0), ("b", 40.0)))
+    table = _compared([one, other])
+    assert table.rows[0][1].endswith(": undecided")
+    assert "the bias of few samples is not known of λ_max" in table.notes[0]
+    for record in (one, other):
+        record["problem"]["population"] = 10
+    assert _compared([one, other]).rows[0][1].endswith(": lower")
+
+
+def test_finite_differences_are_in_the_difference_of_traces() -> None:
+    one, other = _record("a", 50.0), _record("b", 50.0)
+    other["trace"] |= {"value": 90.0, "batches": [89.0, 91.0], "samples": [81.0, 99.0]}
+    assert _compared([one, other]).rows[0][2].endswith(": lower")
+    other["trace"]["product_error"] = 11.0
+    assert _compared([one, other]).rows[0][2].endswith(": undecided")
+
+
+def test_one_batch_whose_error_is_known_gets_the_usual_advice() -> None:
+    record = _record("a", 50.0)
+    record["batch_sizes"] = [10]
+    assert all("--batch-size" not in line for line in _advice(record))
+    assert _advice(record)

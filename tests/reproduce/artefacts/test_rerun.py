@@ -79,3 +79,11 @@ def test_a_number_that_one_lacks_is_missing_and_verdicts_are_compared() -> None:
 def test_other_recipes_are_refused() -> None:
     with pytest.raises(UserError, match="compare the same recipe at the same scale"):
         check(artefact([1.0]), artefact([1.0], scale="paper"))
+
+
+def test_numbers_of_other_rounds_are_not_compared() -> None:
+    cut = artefact([28.0])
+    other = cut.edited(entries=[{**one.to_json(), "round": 2} for one in cut.entries])
+    (found,) = check(artefact([40.0]), other).changes
+    assert found.outcome == "not comparable"
+    assert not check(artefact([40.0, 41.0, 42.0]), other).beyond

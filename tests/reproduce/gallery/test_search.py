@@ -101,3 +101,10 @@ def test_the_table_has_the_print_in_brackets(share: float | None) -> None:
     page = markdown(artefact(**searched(result("E = 1", share))))
     assert "| 41.00 [40.00] | 47.00 [46.00] |" in page
     assert ("6 (5 to 8)" if share else "\\> 20 | – |") in page
+
+
+def test_a_search_with_nothing_trained_says_so(tmp_path: Path) -> None:
+    write(artefact(**searched()), tmp_path)
+    text = supplement("fedfor", tmp_path)
+    assert "nothing is trained yet" in text
+    assert "ends below" not in text

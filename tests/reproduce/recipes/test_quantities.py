@@ -72,3 +72,8 @@ def test_the_fifth_eigenvalue_and_the_ratio_to_it() -> None:
     assert from_record("lambda_ratio", few) == from_record("lambda_5", few) == Number(None, text="–")
     nothing = from_record("lambda_ratio", spectrum(8.0, 0.0, 0.0, 0.0, 0.0))
     assert (nothing.value, nothing.text) == (None, "not finite")
+
+
+def test_a_mean_over_domains_has_no_error_of_all_samples() -> None:
+    metrics = [Round(round=1, accuracy=0.9, domains={"mnist": 0.95, "svhn": 0.85})]
+    assert from_metrics("accuracy", Settings(rounds=1), metrics, tested=900).error is None
