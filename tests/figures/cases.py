@@ -180,6 +180,8 @@ def landscape_record(surface: Surface, *, round: int = 5, run: str = "a", **more
             "curvature": [10.0, 10.0],
             "stderr": surface.stderr,
             "metrics": dict(surface.metrics),
+            "metrics_stderr": dict(surface.metrics_stderr),
+            "center_metrics": dict(surface.center_metrics),
             "marks": [{"label": m.label, "at": m.at, "distance": m.distance} for m in surface.marks],
             "path": surface.path,
             "computed": surface.computed,

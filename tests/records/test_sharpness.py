@@ -7,6 +7,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.records.sharpness_compared import compared, correlated, differences
+from fedscope.statistics.intervals import interval
 
 DRAWS, BATCHES = [1.0, 2.0, 4.0, 3.0], [1.0, 3.0, 2.0]
 
@@ -112,3 +113,16 @@ def test_too_few_checkpoints_or_none_with_a_gap_are_refused() -> None:
         correlated([record(i) for i in range(5)], "gap")
     some = [record(i, 0.1 * i) for i in range(4)]
     assert correlated([*some, record(9)], "gap").correlations[0].count == 4
+
+
+def test_differences_of_lambda_max_are_without_its_bias_and_have_its_residual() -> None:
+    """As those of Hessian records: the interval's centre has no bias, its width a bound beside the error."""
+
+    def top(shift: float, low: float, high: float) -> SharpnessRecord:
+        one = quantity("lambda_max", shift, population_interval=[low, high], stderr_draws=0, draws=[])
+        return record(quantities=[one])
+
+    reach = interval(0.0, 0.5, 2)[1]
+    first, other = top(0.0, 2.0 - reach - 0.3, 2.0 + reach + 0.3), top(1.0, 2.4 - reach, 2.4 + reach)
+    (found,) = differences(first, other)
+    assert [found.value, found.bound] == pytest.approx([0.4, 0.3])

@@ -11,7 +11,9 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord, NegativeMass
 from fedscope.records.reading import read
+from fedscope.report.cells import told
 from fedscope.report.metrics import curvature_table, negative_mass
+from fedscope.report.spectra import spectrum_chart
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.pages import landscape_page, report_page
@@ -241,7 +243,11 @@ def test_ticks_of_short_runs_are_whole_rounds() -> None:
 
 def test_an_error_that_one_batch_cannot_have_is_explained() -> None:
     words = "–: the error from the samples is not known from one batch; a smaller --batch-size would tell it"
-    assert words in Page(report_page([], [curvature(batch_sizes=[128])], [])).text
+    one = curvature(batch_sizes=[128])
+    assert words not in Page(report_page([], [one], [])).text  # the samples told it one by one
+    for name in ("lambda_max", "trace"):
+        one[name] = {**one[name], "stderr_data": None}
+    assert words in Page(report_page([], [one], [])).text
     assert words not in Page(report_page([], [curvature()], [])).text
 
 
@@ -250,6 +256,8 @@ def test_rounds_to_a_target_come_from_the_runs() -> None:
     assert [attrs["value"] for _, attrs in found.tags if attrs.get("id") == "target"] == ["40"]
     own = Page(report_page([run(target=0.25)], [], []))
     assert [attrs["value"] for _, attrs in own.tags if attrs.get("id") == "target"] == ["25"]
+    between = Page(report_page([run(target=0.555)], [], []))
+    assert [attrs["value"] for _, attrs in between.tags if attrs.get("id") == "target"] == ["55.5"]
     assert found.json("page-data")["curves"][0]["accuracy"][1] == [2, 0.2]
 
 
@@ -293,3 +301,22 @@ def test_how_many_samples_carry_lambda_max_stands_beside_it() -> None:
     assert any("n_eff: effective number" in note for note in table.notes)
     without = curvature_table([], records[1:], subjects([], records[1:]))
     assert "n_eff" not in without.columns
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("10.2 ± 1", 10.2), ("−3.1 ± 2: lower", -3.1), ("1,234 ± 5", 1234.0), ("2e+04", 2e4), ("+3 %", 3.0),
+     ("unresolved", "unresolved"), ("–", None)],
+)  # fmt: skip
+def test_a_text_is_sorted_by_the_number_that_it_begins_with(text: str, value: float | str | None) -> None:
+    assert told(text).value == value
+
+
+def test_the_smallest_eigenvalues_are_not_drawn_as_the_next_largest() -> None:
+    one = curvature()
+    ends = [{**one["lambda_max"], "value": value} for value in (41.0, 22.0, -0.5, -1.5)]
+    record = HessianRecord.read({**one, "eigenvalues": ends, "both_ends": True})
+    shown = [(next(iter(subjects([], [record]).values())), record)]
+    chart = spectrum_chart(shown)
+    assert chart
+    assert [trace["y"] for trace in chart.data] == [[41.0, 22.0]]

@@ -20,6 +20,8 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
+from fedscope.workflows.sources.problem import load
+from fedscope.workflows.sources.samples import Source
 from tests.checkpoints.cases import info, small_run
 from tests.checkpoints.test_damage import with_state
 
@@ -219,3 +221,11 @@ def test_members_that_overlap_or_repeat_are_refused(tmp_path: Path) -> None:
         archive.infolist()[1].filename = "a"
     with zipfile.ZipFile(path) as archive, pytest.raises(zipfile.BadZipFile, match="stands twice"):
         members(archive, path.stat().st_size)
+
+
+def test_a_run_under_another_name_is_analysed_under_it(run: Run, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "a.tar")
+    there = import_run(Registry(tmp_path / "r"), tmp_path / "a.tar", "mine")
+    (problem,) = load([there.final], Source(samples=8))
+    assert problem.title.startswith("mine@")
+    assert problem.checkpoint["run"] == "mine"

@@ -183,6 +183,18 @@ def test_rebuild_restores_the_listing(command: Command, registry: Registry) -> N
     assert command("runs", "list", "--json").json == before
 
 
+def test_a_run_that_is_being_trained_is_not_called_damaged(
+    fedscope: Command, run: Run, tmp_path: Path
+) -> None:
+    copy = Run(Path(shutil.copytree(run.folder, tmp_path / "r" / run.name)))
+    copy.best.unlink()
+    with copy.locked():
+        done = fedscope("runs", "verify", "--registry", "r")
+    assert (done.code, "is being trained; verify it when that has ended" in done.out) == (2, True)
+    assert "best.pt" not in done.out
+    assert "best.pt" in fedscope("runs", "verify", "--registry", "r").out
+
+
 def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -> None:
     root = tmp_path / "r"
     for name in ("moved", "whole", "mixed", "gone", "edited", "bare"):

@@ -46,7 +46,7 @@ def test_a_line_has_the_means_of_the_rounds_and_a_band_of_95_percent() -> None:
     assert np.asarray(line.get_ydata()) == pytest.approx([one.value for one in gaps])
     assert isinstance(band, PolyCollection)
     ends = {round(float(y), 9) for y in np.asarray(band.get_paths()[0].vertices)[:, 1]}
-    wanted = [interval(one.value, one.stderr, one.dof) for one in gaps]
+    wanted = [one.interval or interval(one.value, one.stderr, one.dof) for one in gaps]
     assert {round(float(y), 9) for pair in wanted for y in pair} <= ends
     assert [axes.get_ylabel() for axes in rounds_figure(found, [], "drift").axes] == [
         "cost of F", "cost of own $f_k$"

@@ -286,7 +286,7 @@ def test_a_server_measured_on_other_samples_is_said_apart() -> None:
 
     figure = draw([measured(16)], "stability")
     assert any(
-        "of P⁻¹H on 16" in text
+        ", of P$^{-1}$H on 16," in text
         for text in (one.get_text() for one in figure.findobj(Text) if isinstance(one, Text))
     )
     with pytest.raises(UserError, match="16, 17 samples"):

@@ -210,3 +210,17 @@ def test_where_no_sample_has_a_part_it_is_refused_before_any_product(
     for published in ({"reading": "code"}, {"engine": "pyhessian", "probes": None}):
         with pytest.raises(UserError, match=r"--influence.* fedscope's own estimators"):
             measured(problem_of(run), **published)
+
+
+def test_a_kept_result_of_other_batches_names_the_same_rows(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was measured on a GPU, which deals the samples to fewer batches."""
+    problem = problem_of(run, samples=160)
+    monkeypatch.setattr(measuring, "BATCHES", 8)
+    first = measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    monkeypatch.undo()
+    again = measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    assert (again.reused, len(again.batch_sizes)) == (True, 8)
+    assert [one.row for one in of(again).largest] == [one.row for one in of(first).largest]
+    assert of(again).by_class == of(first).by_class

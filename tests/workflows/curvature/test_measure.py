@@ -1,5 +1,7 @@
 """What a request costs beside its products."""
 
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +14,7 @@ from fedscope.choices import ProductsName
 from fedscope.errors import UserError
 from fedscope.figures.text.tables import hessian_table
 from fedscope.landscape.loss import flat_loss
+from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.flat_loss import SAMPLE
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
@@ -101,3 +104,27 @@ def test_finite_differences_are_said_and_answer_for_themselves_alone(run: Run, t
 def test_finite_differences_are_of_the_own_hessian(other: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="own Hessian"):
         check_request(Request(products="finite-differences", **other), parallel=False)
+
+
+def test_a_kept_result_answers_for_its_own_samples_alone(run: Run, tmp_path: Path) -> None:
+    """Equal weights do not say which rows a run used, nor does their number."""
+    (problem,) = load([run.final], Source(samples=64))
+    request = Request(probes=2, tol=0.1)
+    first = measure(problem, request, SILENT.stage, keep=tmp_path)
+    inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))
+    others = Batches(inputs.flip(1), targets, population=problem.batches.population)
+    second = measure(replace(problem, batches=others), request, SILENT.stage, keep=tmp_path)
+    assert not second.reused
+    assert second.lambda_max.value != first.lambda_max.value
+    assert measure(problem, request, SILENT.stage, keep=tmp_path).reused
+
+
+def test_layers_are_of_the_parameters_that_are_asked_for(run: Run) -> None:
+    (problem,) = load([run.final], Source(samples=64))
+    found = measure(problem, Request(layers=True, parameters=("*.weight",), probes=2), SILENT.stage)
+    names = [name for name, p in problem.model.named_parameters() if p.ndim > 1]
+    for layer in found.layers or ():
+        own = [name for name in names if fnmatchcase(name, layer.name)]
+        alone = measure(problem, Request(parameters=tuple(own), probes=2), SILENT.stage)
+        assert layer.value == pytest.approx(alone.lambda_max.value, rel=1e-3)
+        assert layer.value <= found.lambda_max.value * (1 + 1e-3)

@@ -176,6 +176,11 @@ def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
     assert meets(_record(), Criteria("f0", {"samples": 1024, "loss": None}, None, {}))
     assert not meets(_record(), Criteria("v", {}, None, {}))
     assert not meets(_record(), Criteria("f0", {"seed": 1}, None, {}))
+    of_samples = _record(samples_sha256="s")
+    assert meets(of_samples, Criteria("f0", {}, None, {}, samples="s"))
+    assert not meets(of_samples, Criteria("f0", {}, None, {}, samples="t"))
+    assert not meets(_record(), Criteria("f0", {}, None, {}, samples="s"))  # an older one does not say
+    assert not meets(_record(), Criteria("f0", {}, None, {}, run="other"))
     assert len(ALL) == 7
 
 
