@@ -29,7 +29,10 @@ def _record(**parts: Any) -> Json:
 
 
 def _differences(*records: Json) -> list[Difference]:
-    top, trace = {"residual": 0.0, "stderr_data": None}, {"stderr_probe": None, "stderr_data": None}
+    top, trace = (
+        {"residual": 0.0, "stderr_data": None, "bias_data": 0.0},
+        {"stderr_probe": None, "stderr_data": None},
+    )
     reference, other = hessians(
         [{**one, "lambda_max": top | one["lambda_max"], "trace": trace | one["trace"]} for one in records]
     )
@@ -131,7 +134,9 @@ def test_unlike_records_are_refused() -> None:
 
 
 def test_records_printed_together_have_their_differences_to_the_first() -> None:
-    steady = {"value": 10.0, "residual": 0.0, "stderr_data": None, "batches": [9.9, 10.1]}
+    steady = {
+        "value": 10.0, "residual": 0.0, "stderr_data": None, "batches": [9.9, 10.1], "bias_data": 0.0,
+    }  # fmt: skip
     traced = {"value": 1.0, "stderr_probe": None, "stderr_data": None, "batches": [1.0, 1.0], "samples": []}
     moved = {**steady, "value": 5.0, "batches": [4.91, 5.09]}
     far = _record(lambda_max=steady, trace=traced, samples_sha256="other")

@@ -176,6 +176,8 @@ def _number(round: str) -> int:
 
 def is_busy(run: Run) -> bool:
     """Say whether a process is training the run now."""
+    if not run.has_manifest:
+        return False
     try:
         with run.locked(shared=True):
             return False
