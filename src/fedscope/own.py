@@ -32,6 +32,11 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
+def has_code(name: str) -> bool:
+    """Say whether a network is made by code of the user's own, which may change; not a pretrained one."""
+    return is_own(name) and not pretrained.is_network(name)
+
+
 def reference_to(factory: Callable[[], object]) -> str:
     """Return MODULE:NAME of a function or class; one that no file holds is put into the session's module.
 

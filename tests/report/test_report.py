@@ -306,7 +306,7 @@ def test_how_many_samples_carry_lambda_max_stands_beside_it() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("10.2 ± 1", 10.2), ("−3.1 ± 2: lower", -3.1), ("1,234 ± 5", 1234.0), ("2e+04", 2e4), ("+3 %", 3.0),
-     ("unresolved", "unresolved"), ("–", None)],
+     ("(1.50 ± 0.15)×10⁻⁴", 1.5e-4), ("−1.235×10⁵", -123500.0), ("unresolved", "unresolved"), ("–", None)],
 )  # fmt: skip
 def test_a_text_is_sorted_by_the_number_that_it_begins_with(text: str, value: float | str | None) -> None:
     assert told(text).value == value

@@ -10,6 +10,8 @@ from fedscope.records.estimates import Estimate, Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
 _NUMBER = re.compile(r"[-+]?(\d[\d,]*)(\.\d+)?(e[-+]?\d+)?")
+_POWER = re.compile("×10([⁻⁰¹²³⁴-⁹]+)")
+_LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 NOT_MEASURED, UNSAID = "not measured", "not said"
 
 
@@ -43,8 +45,12 @@ def told(text: str) -> Cell:
     """Return the cell of a text, sorted by the number that it begins with, if there is one."""
     if text == ABSENT:
         return Cell(text)
-    found = _NUMBER.match(text.replace("−", "-"))
-    return Cell(text, float(found[0].replace(",", "")) if found else text)
+    found = _NUMBER.match(text.replace("−", "-").lstrip("("))
+    if not found:
+        return Cell(text, text)
+    power = _POWER.search(text)
+    number = float(found[0].replace(",", ""))
+    return Cell(text, number * 10.0 ** int(power[1].translate(_LOWERED)) if power else number)
 
 
 def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:

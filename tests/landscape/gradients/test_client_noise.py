@@ -146,3 +146,10 @@ def test_a_loss_with_class_weights_is_refused() -> None:
 def test_fewer_groups_than_errors_need_are_dealt_all_the_same(groups: int) -> None:
     found = gradient_noise(network(), cross_entropy, Batches(*SAMPLES[1], batch_size=36), groups=groups)
     assert found.batches == groups
+
+
+def test_a_network_without_batchnorm_is_dealt_whatever_is_asked_of_it() -> None:
+    whole = Batches(*SAMPLES[0], batch_size=24)
+    found, plain = (gradient_noise(network(), cross_entropy, whole, bn=bn) for bn in ("batch", "eval"))
+    assert found.batches == 3
+    assert found.trace == plain.trace

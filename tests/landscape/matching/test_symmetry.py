@@ -151,7 +151,8 @@ def test_channels_of_tensors_that_must_stay_are_left_where_they_are() -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 3)).double()
     inputs = torch.randn(4, 4).double()
     whole = of(model, inputs)
-    some = whole.without(["4.weight"])
+    state = model.state_dict()
+    some = whole.without({"4.weight": state["4.weight"]})
     assert whole.groups == {"0.weight[0]": 5, "2.weight[0]": 6}
     assert some.groups == {"0.weight[0]": 5}
     moved = some.permuted(model.state_dict(), some.random(seed=1))
@@ -159,4 +160,5 @@ def test_channels_of_tensors_that_must_stay_are_left_where_they_are() -> None:
     assert not torch.equal(moved["2.weight"], model.state_dict()["2.weight"])
     assert largest_change(model, inputs, some) < 1e-12
     with pytest.raises(UserError, match="nothing to match"):
-        whole.without(["0.weight", "4.weight"])
+        whole.without({name: state[name] for name in ("0.weight", "4.weight")})
+    assert whole.without({"2.bias": torch.zeros(6)}).groups == whole.groups  # any order leaves it as it is

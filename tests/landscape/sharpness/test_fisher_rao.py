@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton
+from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.sharpness.fisher_rao import by_sample, fisher_rao_norm
 from tests.landscape.sharpness.cases import labelled, relu_net, whole
@@ -142,10 +143,11 @@ def test_a_rare_class_with_a_weight_is_not_taken_for_a_mean_over_samples() -> No
     net = relu_net()
     x, y = whole(labelled())
     x, y = x.repeat(20, 1), (y % 2).repeat(20)
-    y[[3, 200, 400]] = 2
+    y[[1, 200, 400]] = 2
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 20.0], dtype=torch.float64))
     batches = Batches(x, y, batch_size=96)
     op = EmpiricalFisher(net, loss, batches)
+    assert is_mean(op.loss)  # as far as 24 samples tell
     found = fisher_rao_norm(net, loss, batches, labels="empirical")
     wanted = float(op.loss.center @ op.matvec(op.loss.center))
     assert found.value == pytest.approx(wanted, rel=1e-9)

@@ -10,6 +10,7 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.operators.basis import rows
 from fedscope.landscape.sharpness.relative_flatness import (
+    check_rows,
     largest_relative_flatness,
     last_linear,
     relative_flatness,
@@ -145,3 +146,13 @@ def test_a_large_layer_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "WHOLE", 4)
     op = Hessian(net, cross_entropy, batches, parameters=["2.weight"])
     assert relative_flatness(op, rtol=1e-8, seed=1).value == pytest.approx(expected, rel=1e-6)
+
+
+def test_rows_that_are_inputs_are_refused() -> None:
+    model = nn.ModuleDict(
+        {"up": nn.ConvTranspose2d(2, 3, 2), "emb": nn.Embedding(4, 5), "out": nn.Linear(3, 2)}
+    )
+    check_rows(model, ["out.weight"])
+    for name, kind in (("up.weight", "ConvTranspose2d"), ("emb.weight", "Embedding")):
+        with pytest.raises(UserError, match=f"{name} is of {kind}, which stores its inputs first"):
+            check_rows(model, [name])

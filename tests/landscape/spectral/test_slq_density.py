@@ -199,3 +199,9 @@ def test_a_probe_that_is_known_is_not_drawn_once_more(dense: Tensor) -> None:
     found = spectral_density(matrix_operator(dense), probed=known, probes=8, steps=6, seed=0)
     distinct = {tuple(row.tolist()) for row in found.nodes.round(decimals=9)}
     assert len(distinct) == 8
+
+
+def test_all_probes_there_are_may_be_known() -> None:
+    op = LambdaOperator(lambda v: 3 * v, 1, torch.float64)
+    known = trace(op, probes=2, keep=2).probed
+    assert spectral_density(op, probed=known, probes=4, steps=1).nodes.flatten().tolist() == [3.0] * 4

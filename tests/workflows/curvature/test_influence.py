@@ -224,3 +224,16 @@ def test_a_kept_result_of_other_batches_names_the_same_rows(
     assert (again.reused, len(again.batch_sizes)) == (True, 8)
     assert [one.row for one in of(again).largest] == [one.row for one in of(first).largest]
     assert of(again).by_class == of(first).by_class
+
+
+def test_a_result_of_other_batches_is_not_completed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = problem_of(run, samples=160)
+    monkeypatch.setattr(measuring, "BATCHES", 8)
+    measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    monkeypatch.undo()
+    more = measure(problem, replace(ASKED, layers=True), SILENT.stage, keep=tmp_path)
+    fresh = measure(problem, replace(ASKED, layers=True), SILENT.stage)
+    assert (len(more.batch_sizes), len(more.lambda_max.batches or ())) == (16, 16)
+    assert [one.row for one in of(more).largest] == [one.row for one in of(fresh).largest]

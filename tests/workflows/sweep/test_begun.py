@@ -149,8 +149,9 @@ def test_seeds_that_began_with_other_options_are_refused(of_seeds: Registry, tmp
 
 
 def test_a_resumed_training_keeps_what_is_not_the_runs(unfinished: Run, tmp_path: Path) -> None:
-    how = ("--log", "wandb", "--workers", "2", "--tensorboard", "--log", "mlflow")
-    begun = training(unfinished, *LINE)
+    device = ("--device", "cpu")
+    how = (*device, "--log", "wandb", "--workers", "2", "--tensorboard", "--log", "mlflow")
+    begun = training(unfinished, *LINE, *device)
     begun.begin(tmp_path)
     job = training(unfinished, *LINE, *how)
     check_begun([job], tmp_path)

@@ -43,7 +43,6 @@ def load(reference: str, test: str | None = None, model: str | None = None) -> D
 
 def forget() -> None:
     """Forget the data that factories made: called again, they may make others from what they read."""
-    _processed.cache_clear()
     _loaded.cache_clear()
 
 

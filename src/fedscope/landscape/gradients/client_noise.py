@@ -72,7 +72,8 @@ def client_gradient_noise(
 
     Raises:
         UserError: no clients, weights that do not fit, ``groups`` below 1; as of ``check_loss``.
-        NoMeanError: the loss is no plain mean over samples, such as one with class weights.
+        NoMeanError: the loss is no plain mean over samples, such as one with class weights, as far as some
+            samples of all batches tell.
     """
     if not clients or groups < 1:
         raise UserError(

@@ -101,7 +101,7 @@ class FlatLoss:
         own = dict(self.model.named_parameters())
         self.center = joined([own[name] for name in self.names])  # (n,)
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
-        self.coupled = self.mixed = bn == "batch" or has_batch_statistics(self.model)
+        self.coupled = self.mixed = has_batch_statistics(self.model)
         self._fold = Fold(self.model)
         self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
         self.recomputes_blocks = False

@@ -5,7 +5,7 @@ them in that order too: a hidden layer's units and the next layer's inputs, a no
 and running statistics, every layer that a skip connection adds to the same sum.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -52,13 +52,18 @@ class Symmetry(Printed):
         """Return the permutations that change nothing."""
         return {name: torch.arange(size) for name, size in self.groups.items()}
 
-    def without(self, names: Iterable[str]) -> "Symmetry":
-        """Return the permutations that leave these tensors of the state where they are: frozen ones, say.
+    def without(self, tensors: Mapping[str, Tensor]) -> "Symmetry":
+        """Return the permutations that leave these tensors of a state as they are: frozen ones, say.
 
         Raises:
             UserError: none are left.
         """
-        axes = [axis for name in names for axis in self.axes.get(name, ())]
+        axes = [
+            axis
+            for name, tensor in tensors.items()
+            for dim, axis in enumerate(self.axes.get(name, ()))
+            if not _is_constant(tensor, dim)  # any order leaves a constant as it is
+        ]
         held = {piece.group for axis in axes for piece in axis if piece.movable}
         every = enumerate(self.groups.items())
         groups = {place: one for place, one in every if place not in held}
@@ -126,6 +131,10 @@ class Symmetry(Printed):
                 places = torch.cat(list(_places(axis, rows)))
                 tensor = tensor.index_select(dim, places.to(tensor.device))
         return tensor
+
+
+def _is_constant(tensor: Tensor, dim: int) -> bool:
+    return not tensor.shape[dim] or bool((tensor == tensor.narrow(dim, 0, 1)).all())
 
 
 def _places(axis: Axis, rows: Sequence[Tensor]) -> Any:

@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -115,12 +114,7 @@ class MonteCarloFisher(LossOperator):
     def negative_log_likelihood(self) -> LossFunction:
         """The loss in its own form, which of log-probabilities has the curvature of a likelihood too."""
 
-        def loss(outputs: Any, targets: Any) -> Tensor:
-            found = self._likelihood.loss(one_tensor(outputs), targets)
-            assert found is not None
-            return found
-
-        return loss
+        return lambda outputs, targets: self._likelihood.plain(one_tensor(outputs), targets)
 
     @torch.no_grad()
     def _drawn(self, labels: int, generator: torch.Generator) -> list[Tree]:
@@ -183,6 +177,8 @@ class _Likelihood:
 
     loss: Callable[[Tensor, Tree], Tensor | None]
     """(outputs, targets) ↦ its mean negative logarithm, up to a constant; None where shapes do not fit."""
+    plain: Callable[[Tensor, Tensor], Tensor]
+    """The same of what is known to fit."""
     draw: Callable[[Tensor, int, torch.Generator], Tensor]
     """(the outputs (…) of one sample, S, stream) ↦ S draws."""
     residuals: Callable[[Tensor, Tree, Tensor], Tensor]
@@ -201,7 +197,12 @@ def _categorical(classes: int) -> _Likelihood:
             return None
         if not soft and not _known(targets, logits.shape[1]):
             return None
-        return nn.functional.cross_entropy(logits, targets.movedim(classes, 1) if soft else targets)
+        return plain(outputs, targets)
+
+    def plain(outputs: Tensor, targets: Tensor) -> Tensor:
+        soft = targets.is_floating_point()
+        own = targets.movedim(classes, 1) if soft else targets
+        return nn.functional.cross_entropy(outputs.movedim(classes, 1), own)
 
     def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
         chances = output.double().movedim(classes if classes < 0 else classes - 1, -1).softmax(-1)
@@ -216,7 +217,7 @@ def _categorical(classes: int) -> _Likelihood:
         scaled = off * (meant / meant.sum().sqrt())[:, None, ..., None]
         return scaled.movedim(-1, classes if classes < 0 else classes + 1)
 
-    return _Likelihood(loss, draw, residuals, categorical=True)
+    return _Likelihood(loss, plain, draw, residuals, categorical=True)
 
 
 def _known(labels: Tensor, classes: int) -> bool:
@@ -245,7 +246,7 @@ def _squared_error() -> _Likelihood:
     def residuals(outputs: Tensor, targets: Tree, drawn: Tensor) -> Tensor:
         return math.sqrt(2 / outputs.numel()) * drawn
 
-    return _Likelihood(loss, draw, residuals)
+    return _Likelihood(loss, nn.functional.mse_loss, draw, residuals)
 
 
 _LIKELIHOODS = (_categorical(1), _categorical(-1), _squared_error())

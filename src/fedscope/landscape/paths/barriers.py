@@ -80,7 +80,7 @@ def pair_barriers(
     samples, own = Batches.of(batches), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
-    found = _movable(at, symmetry or permutation_symmetry(model, samples)) if match else None
+    found = _movable(at, symmetry or permutation_symmetry(model, samples), states) if match else None
     ends = [at(flat) for flat in flats]
     pairs, tops, similar = list(combinations(range(len(states)), 2)), list[Peak](), list[float]()
     for done, (i, j) in enumerate(pairs, 1):
@@ -175,7 +175,7 @@ def averaging_barrier(
     flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])
     if match:
-        found = _movable(at, symmetry or permutation_symmetry(model, samples))
+        found = _movable(at, symmetry or permutation_symmetry(model, samples), states)
         fitted = [match_weights(model, states[0], s, symmetry=found, seed=own).state for s in states[1:]]
         flats[1:] = [flat_network(at.space, model, state) for state in fitted]
     middle, mean = at(torch.einsum("k,kn->n", p, torch.stack(flats))), p @ ends
@@ -225,9 +225,9 @@ def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
     return flat
 
 
-def _movable(at: SampleLosses, found: Symmetry) -> Symmetry:
+def _movable(at: SampleLosses, found: Symmetry, states: Sequence[State]) -> Symmetry:
     """Return the permutations that leave frozen tensors as they are, which the networks share."""
-    return found.without(at.space.fixed)
+    return found.without({name: states[0][name] for name in at.space.fixed})
 
 
 def _of_population(at: SampleLosses, height: float, split: Tensor) -> float:

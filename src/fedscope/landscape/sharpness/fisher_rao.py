@@ -46,7 +46,7 @@ def fisher_rao_norm(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Sharpness:
-    """Return wᵀF w, from each sample's own directional derivative: no gradient is formed.
+    """Return wᵀF w, from each sample's own directional derivative; at the data's labels beside one product.
 
     ``stderr_draws`` is that of the labels drawn, 0 otherwise. ``stderr_data`` is over the samples; over the
     batches where an operation has no derivative in forward mode.

@@ -10,10 +10,12 @@ symmetric operator on the layer's own coordinates. The second measure of their p
     κ_max = Σ_s ‖w_s‖² λ_max(H_{s,s}).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
@@ -42,11 +44,28 @@ def last_linear(model: nn.Module) -> str:
     known = [name for name in layers if name in every]
     if not known:
         raise UserError("the model has no linear layer that is trained; name the weights of a layer")
-    last = known[-1]
-    twins = [name for name, p in every.items() if p is every[last] and name != last]
-    if twins:
-        raise UserError(f"{last} and {twins[0]} are one tensor, of two layers; name the weights of another")
-    return last
+    check_rows(model, known[-1:])
+    return known[-1]
+
+
+def check_rows(model: nn.Module, names: Sequence[str]) -> None:
+    """Refuse weights whose rows are not the neurons of one layer.
+
+    Raises:
+        UserError: they store their inputs first, or are those of another layer too.
+    """
+    every = dict(model.named_parameters(remove_duplicate=False))
+    for name in names:
+        owner = model.get_submodule(name.rpartition(".")[0])
+        kind = type(owner).__name__
+        if isinstance(owner, _ConvTransposeNd | nn.Embedding | nn.EmbeddingBag) or kind == "Conv1D":
+            raise UserError(
+                f"{name} is of {kind}, which stores its inputs first, and relative flatness is of rows that "
+                "are outputs; name the weights of a linear layer or a convolution"
+            )
+        for twin, p in every.items():
+            if p is every[name] and twin != name:
+                raise UserError(f"{name} and {twin} are one tensor, of two layers; name another's weights")
 
 
 def relative_flatness(

@@ -75,7 +75,11 @@ def spectral_density(
     nodes, weights, matvecs = [], [], 0
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     known = list(zip(probed.vectors, probed.images, strict=True)) if probed else []
-    fresh = (z for z in vectors if not any(torch.equal(z, own) for own, _ in known))  # of the same seed, say
+    fresh = (  # the same seed draws the known ones once more
+        z
+        for place, z in enumerate(vectors)
+        if place >= len(known) or not any(torch.equal(z, own) for own, _ in known)
+    )
     starts = chain(known, ((z, None) for z in fresh))
     for probe, (z, image) in enumerate(islice(starts, probes)):
         krylov = Lanczos(op, z, generator=generator, image=image, storage=storage)

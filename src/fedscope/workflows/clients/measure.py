@@ -19,7 +19,7 @@ from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.surroundings import surroundings
-from fedscope.own import is_own
+from fedscope.own import has_code
 from fedscope.records.clients import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.entries import Record, finite
 from fedscope.workflows.clients.parts import Measuring
@@ -117,7 +117,7 @@ def _name(problem: Problem, request: ClientsRequest, participants: Participants,
 
 def _of_code(problem: Problem, request: ClientsRequest) -> dict[str, str]:
     """Return what tells that the code of a network of the user's own has changed: what it computes."""
-    if problem.info is None or not is_own(problem.info.model.name):
+    if problem.info is None or not has_code(problem.info.model.name):
         return {}
     return {"operator": identity(_curvature(problem, request)(problem.model, problem.batches))}
 

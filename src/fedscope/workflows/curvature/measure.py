@@ -23,7 +23,7 @@ from fedscope.landscape.operators.product_cache import identity
 from fedscope.landscape.published.power import power_eigenpairs
 from fedscope.landscape.published.pyhessian import pyhessian_spectrum
 from fedscope.landscape.spectral.hutchinson_trace import trace
-from fedscope.own import is_own
+from fedscope.own import has_code
 from fedscope.records.entries import Record, finite
 from fedscope.records.hessian import HessianRecord
 from fedscope.streams import key as stream_key
@@ -109,8 +109,10 @@ def measure(
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
     spec = problem.info.model if problem.info else None
-    named = spec is not None and spec.lora is None and not is_own(spec.name)
+    named = spec is not None and spec.lora is None and not has_code(spec.name)
     known = None if again else _earlier(cache, request, criteria, None if named else operator)
+    if known and known.missing and known.record.batch_sizes not in ((), operator.weights):
+        known = None  # of samples dealt otherwise: parts of both do not go into one record
     if known and not known.missing:
         return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
     if note and request.certified and not participants and (memory or is_long(operator)):

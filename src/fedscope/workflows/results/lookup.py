@@ -80,9 +80,14 @@ def meets(record: HessianRecord, criteria: Criteria) -> bool:
         record.checkpoint.sha256 == criteria.sha256
         and criteria.samples in (None, record.samples_sha256)
         and criteria.run in (None, record.checkpoint.run)
-        and all(known.get(name) == value for name, value in criteria.problem.items())
+        and all(known.get(name) in (value, *_unsaid(name)) for name, value in criteria.problem.items())
         and criteria.version in (None, record.versions.get("fedscope"))
     )
+
+
+def _unsaid(name: str) -> tuple[None, ...]:
+    """Return what an older record may have in place of a value: no population, of the same samples."""
+    return (None,) if name == "population" else ()
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:

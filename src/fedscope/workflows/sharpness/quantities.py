@@ -6,10 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import nn
-from torch.nn.modules.conv import _ConvTransposeNd
-
-from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.operators.progress import Progress
@@ -19,6 +15,7 @@ from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
 from fedscope.landscape.sharpness.objective import of_size
 from fedscope.landscape.sharpness.pac_bayes import NoiseLevel, pac_bayes_sigma
 from fedscope.landscape.sharpness.relative_flatness import (
+    check_rows,
     largest_relative_flatness,
     last_linear,
     relative_flatness,
@@ -198,9 +195,8 @@ class Quantities:
         )  # fmt: skip
 
     def _flatness(self, name: str, progress: Progress) -> Found:
-        layer = self._request.layer or last_linear(self._problem.model)
-        _check_outputs_first(self._problem.model, layer)
-        op = self._hessian([layer])
+        op = self._hessian([self._request.layer or last_linear(self._problem.model)])
+        check_rows(self._problem.model, op.names)
         if name == "relative_flatness":
             return relative_flatness(op, seed=self._seed(name), progress=progress)
         return largest_relative_flatness(op, seed=self._seed(name), progress=progress)
@@ -233,18 +229,3 @@ def _radius(request: SharpnessRequest, name: str) -> float:
     rho = request.radius(name)
     assert rho is not None
     return rho
-
-
-def _check_outputs_first(model: nn.Module, layer: str) -> None:
-    """Refuse weights whose rows are no neurons.
-
-    Raises:
-        UserError: they are a transposed convolution's, or of another layer that stores its inputs first.
-    """
-    owner = layer.rpartition(".")[0]
-    module = dict(model.named_modules()).get(owner)
-    if isinstance(module, _ConvTransposeNd) or type(module).__name__ == "Conv1D":  # of transformers
-        raise UserError(
-            f"{layer} is of {type(module).__name__}, which stores its inputs first, and relative flatness is "
-            "of rows that are outputs; name the weights of a linear layer or a convolution"
-        )

@@ -23,7 +23,7 @@ Off = Callable[[str, str], str | None]  # (command, flag)
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
 _ON = ("--data-dir", "--json", "--workers", "--log", "--tensorboard", "--seeds")
 _FREE = ("--threads", *_ON)  # may change while a run goes on, which keeps its own threads
-_RESUMED = ("--name", "--registry", *_ON)  # all else is the run's
+_RESUMED = ("--name", "--registry", "--device", *_ON)  # all else is the run's
 
 
 @dataclass(frozen=True)
