@@ -49,8 +49,8 @@ def told(text: str) -> Cell:
     if not found:
         return Cell(text, text)
     power = _POWER.search(text)
-    number = float(found[0].replace(",", ""))
-    return Cell(text, number * 10.0 ** int(power[1].translate(_LOWERED)) if power else number)
+    exponent = f"e{power[1].translate(_LOWERED)}" if power else ""
+    return Cell(text, float(found[0].replace(",", "") + exponent))
 
 
 def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:
