@@ -1,5 +1,6 @@
 """`train` with a network and data of the user's own, and what reads the runs later."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.sets import own as own_data
 from fedscope.federated.setup.federation import prepare
 from fedscope.own import registered
+from fedscope.workflows.sources import problems, targets
 from tests.cli.conftest import Command
 
 MINE = """
@@ -347,3 +349,16 @@ def test_names_that_other_packages_register(
         assert "did you mean 'theirnet'" in fedscope("train", "--model", "theirne", *QUICK).err
     finally:
         registered.cache_clear()
+
+
+def test_naming_a_runs_own_code_again_leaves_the_number_of_samples(
+    fedscope: Command, mine: Mine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = ("--model", mine("Plain"), "--data", mine("clients"))
+    assert fedscope("train", *own, *QUICK, "--name", "a").code == 0
+    for module in (problems, targets):
+        monkeypatch.setattr(module, "SAMPLES", 16)
+    for named in ((), own[2:], own):
+        done = fedscope("hessian", "a", *named, "--probes", "2", "--registry", "runs", "--json", "r.json")
+        assert done.code == 0, done.err
+        assert json.loads(Path("r.json").read_text())["problem"]["samples"] == 16

@@ -120,6 +120,12 @@ def test_rounds_of_a_method_beyond_those_of_the_run_are_told(fedscope: Command) 
     assert "beyond the run" not in fedscope("train", *few, "--set", "swa.start=2", "--name", "in-time").err
 
 
+def test_fedbn_of_a_network_without_batchnorm_is_told(fedscope: Command) -> None:
+    few = ("--clients", "2", "--epochs", "1", "--rounds", "1", "--method", "fedbn")
+    told = " ".join(fedscope("train", *few, "--model", "mlp_digits", "--name", "none").err.split())
+    assert "mlp_digits has none of the tensors that fedbn leaves with its clients" in told
+
+
 def test_without_options_it_trains_fedavg_on_digits(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

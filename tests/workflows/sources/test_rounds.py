@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
-from fedscope.workflows.landscape.slices import slices
+from fedscope.workflows.landscape.slices import _is_run, slices
 from fedscope.workflows.progress import SILENT
 from fedscope.workflows.sources.rounds import along_given, along_steps
 from fedscope.workflows.sources.targets import Targets
@@ -114,3 +115,11 @@ def test_too_few_models_for_a_plane_are_refused(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_steps": "5:0:2"})
     with pytest.raises(UserError, match=r"has 1 models from its start .*--save-clients all"):
         slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)
+
+
+def test_a_folder_of_a_runs_name_does_not_hide_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.root)
+    assert _is_run(Registry(Path()), run.name)
+    assert not _is_run(Registry(Path()), f"{run.name}@2")
+    monkeypatch.chdir(run.folder)
+    assert not _is_run(Registry(run.root), "clients")  # a folder, and no run's
