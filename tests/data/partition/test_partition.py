@@ -395,3 +395,10 @@ def test_data_of_clients_are_those_of_as_many_though_some_have_no_row_left() -> 
         partition(division, labels, np.random.default_rng(0), owners=owners, holders=3)
     with pytest.raises(UserError, match="the data are 2 clients', not 3"):
         partition(division, labels, np.random.default_rng(0), owners=owners)
+
+
+def test_a_client_that_the_drawn_rows_leave_out_is_named() -> None:
+    images, labels = torch.zeros(101, 1, 2, 2), torch.zeros(101, dtype=torch.int64)
+    split = Split(images, labels, clients=torch.tensor([0] * 50 + [1] * 50 + [2]))
+    with pytest.raises(UserError, match="--train-samples leaves client 2 none; raise it"):
+        divide(split, Division("own", 3), train_samples=20, seed=1)
