@@ -5,6 +5,7 @@ digits of its own. ``None`` is JSON's null, as is NaN.
 """
 
 import math
+import re
 from decimal import ROUND_HALF_EVEN, Decimal
 
 DIGITS = 4  # significant digits of a value whose error is not known
@@ -12,6 +13,9 @@ EXACT_DIGITS = 7  # of a value whose error is zero, or too small to show beside 
 PLAIN = range(-3, 5)  # decimal exponents that are written out
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN_AGAIN = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
+_LEADING = re.compile(r"\(?([-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)")
+_POWER = re.compile(r"×10(-?\d+)")
 
 
 def format_estimate(value: float | None, *stderrs: float | None, within: float = 0.0) -> str:
@@ -32,6 +36,15 @@ def format_estimate(value: float | None, *stderrs: float | None, within: float =
         return text
     power = "×10" + str(shift).translate(SUPERSCRIPTS)
     return f"({text}){power}" if len(parts) > 1 else text + power
+
+
+def leading_number(text: str) -> float | None:
+    """Return the value that a text begins with, as :func:`format_estimate` writes it; None: there is none."""
+    plain = text.translate(_PLAIN_AGAIN)
+    found, power = _LEADING.match(plain), _POWER.search(plain)
+    if not found:
+        return None
+    return float(found[1].replace(",", "") + (f"e{power[1]}" if power else ""))
 
 
 def _exponent(magnitudes: list[float]) -> int:

@@ -1,17 +1,13 @@
 """Tables as the page shows them: cells that can be sorted, marked and left unresolved."""
 
 import math
-import re
 from dataclasses import dataclass
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.numbers import format_estimate, leading_number
 from fedscope.figures.text.tables import ABSENT
 from fedscope.records.estimates import Estimate, Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
-_NUMBER = re.compile(r"[-+]?(\d[\d,]*)(\.\d+)?(e[-+]?\d+)?")
-_POWER = re.compile("×10([⁻⁰¹²³⁴-⁹]+)")
-_LOWERED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 NOT_MEASURED, UNSAID = "not measured", "not said"
 
 
@@ -45,12 +41,8 @@ def told(text: str) -> Cell:
     """Return the cell of a text, sorted by the number that it begins with, if there is one."""
     if text == ABSENT:
         return Cell(text)
-    found = _NUMBER.match(text.replace("−", "-").lstrip("("))
-    if not found:
-        return Cell(text, text)
-    power = _POWER.search(text)
-    exponent = f"e{power[1].translate(_LOWERED)}" if power else ""
-    return Cell(text, float(found[0].replace(",", "") + exponent))
+    number = leading_number(text)
+    return Cell(text, text if number is None else number)
 
 
 def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:

@@ -141,6 +141,7 @@ def test_an_unknown_bias_decides_nothing_but_of_all_there_are_there_is_none() ->
     table = _compared([one, other])
     assert table.rows[0][1].endswith(": undecided")
     assert "the bias of few samples is not known of λ_max" in table.notes[0]
+    assert "without the upward bias" not in table.notes[0]
     for record in (one, other):
         record["problem"]["population"] = 10
     assert _compared([one, other]).rows[0][1].endswith(": lower")

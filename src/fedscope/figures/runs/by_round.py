@@ -1,7 +1,6 @@
 """Quantities by round below the accuracy: curvature, its edge of stability, and what rounds record."""
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -44,7 +43,7 @@ def stability_figure(found: Sequence[Group], title: str) -> Figure:
     if not lines:
         return _below_accuracy(found, panels, title)
     panels.append(Panel([*(line for _, line in lines), edge], "round", "λ_max(P⁻¹H) / stable"))
-    return _below_accuracy(found, panels, title, {"P⁻¹H": ([group for group, _ in lines], _of_server)})
+    return _below_accuracy(found, panels, title, servers=[group for group, _ in lines])
 
 
 def _server_line(group: Group) -> Line | None:
@@ -70,15 +69,11 @@ def _stable(record: RunCurves, round: int) -> float:
 
 
 def _below_accuracy(
-    found: Sequence[Group],
-    panels: Sequence[Panel],
-    title: str,
-    others: Mapping[str, tuple[Sequence[Group], Rounds]] = MappingProxyType({}),
+    found: Sequence[Group], panels: Sequence[Panel], title: str, servers: Sequence[Group] = ()
 ) -> Figure:
-    """Draw panels of curvature by round below one of the accuracy; ``others`` are measured by themselves."""
-    own = _samples(found)
-    apart = {name: _samples(*one) for name, one in others.items()}
-    text = "".join(f", of {name} on {number:,}" for name, number in apart.items() if number != own)
+    """Draw panels of curvature by round below one of the accuracy; of ``servers`` P⁻¹H is among them."""
+    own, apart = _samples(found), _samples(servers, _of_server) if servers else None
+    text = "" if apart in (None, own) else f", of P⁻¹H on {apart:,}"
     caption = f"curvature on {own:,} training samples{text}, ± one standard error"
     notes = "; ".join(filter(None, [caption, spread_of(found)]))
     return panels_figure([_accuracy(found), *panels], title=title, caption=notes)

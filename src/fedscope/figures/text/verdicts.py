@@ -30,7 +30,9 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     names = list(dict.fromkeys(one.quantity for row in found for one in row))
     rows = [(label(other.checkpoint), *_cells(row, names)) for other, row in zip(others, found, strict=True)]
     meanings = [
-        f"{one.quantity}: {one.meaning}" for one in COMPARISONS if one.quantity in names and one.meaning
+        f"{one.quantity}: {one.meaning}"
+        for one in COMPARISONS
+        if one.quantity in names and one.meaning and one.quantity not in _untold(found)
     ]
     explanation = (
         "± standard error over probes and samples together, which the checkpoints share; "
@@ -71,12 +73,12 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
         for one in row
         if is_sharpness(one) and one.verdict == "undecided" and abs(one.value) > 2 * one.stderr
     ]
-    untold = [one.quantity for one in wide if math.isnan(one.bound)]
+    untold = [name for name in _untold(found) if name in {one.quantity for one in wide}]
     bounds = [
         f"{one.bound:.2g} of {one.quantity}" for one in wide if abs(one.value) - one.bound <= 2 * one.stderr
     ]
     advice = ""
-    if len(bounds) + len(untold) < len(wide):
+    if len(bounds) < sum(not math.isnan(one.bound) for one in wide):
         advice = f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
     if bounds:
         advice += (
@@ -84,9 +86,14 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
             "leaves it undecided: more --samples, or a smaller --tol, narrow that"
         )
     if untold:
-        names = ", ".join(dict.fromkeys(untold))
-        advice += f"; the bias of few samples is not known of {names}: a smaller --batch-size tells it"
+        advice += f"; the bias of few samples is not known of {', '.join(untold)}: a smaller --batch-size "
+        advice += "tells it"
     return advice
+
+
+def _untold(found: Sequence[Sequence[Difference]]) -> list[str]:
+    """Return the quantities with a difference that has a bias in it, for it is not known."""
+    return list(dict.fromkeys(one.quantity for row in found for one in row if math.isnan(one.bound)))
 
 
 def _surprise(reference: HessianRecord, other: HessianRecord, found: Sequence[Difference]) -> str | None:

@@ -12,7 +12,7 @@ from fedscope.landscape.gradients.noise_scale import FEWEST, gradient_noise_of
 from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.mean_loss import PARTS, NoMeanError, check_loss, is_mean
+from fedscope.landscape.loss.mean_loss import NoMeanError, check_loss, is_no_mean
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
 from fedscope.statistics.intervals import finite_population
@@ -98,7 +98,7 @@ def _dealt(loss: FlatLoss, groups: int, seed: int) -> FlatLoss:
     if loss.coupled:
         return loss
     samples = loss.batches
-    if samples.samples >= PARTS and not is_mean(loss):
+    if is_no_mean(loss):
         raise NoMeanError(
             "gradient noise is of a mean over samples, and this loss is none: take the plain mean of each "
             "sample's own terms, without class weights and with as many terms in each"

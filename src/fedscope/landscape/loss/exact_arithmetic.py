@@ -30,11 +30,8 @@ class ExactArithmetic:
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Set them for a while."""
-        fast = torch.backends.mha.get_fastpath_enabled()
         with ExitStack() as stack:
-            # Attention's fused path for inference rounds otherwise than the one that has derivatives.
-            stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
-            torch.backends.mha.set_fastpath_enabled(False)
+            stack.enter_context(attention_by_parts())
             if self._twice:
                 stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(torch.autocast(self._kind, enabled=False))
@@ -50,6 +47,17 @@ class ExactArithmetic:
             if "torch._dynamo" in sys.modules:  # a compiled part has no second derivative
                 stack.enter_context(torch.compiler.set_stance("force_eager"))
             yield
+
+
+@contextmanager
+def attention_by_parts() -> Iterator[None]:
+    """Run attention by its operations: the fused path for inference rounds otherwise, and hides them."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 @contextmanager

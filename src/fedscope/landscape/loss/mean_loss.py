@@ -11,7 +11,7 @@ from fedscope.landscape.loss.checks import close, rounding
 from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss, LossFunction
 from fedscope.landscape.loss.trees import Tree, count, cut, joined, some
 
-PARTS = 3  # samples from which a loss shows whether it is the mean of its parts
+_PARTS = 3  # samples from which a loss shows whether it is the mean of its parts
 
 
 class NoMeanError(UserError):
@@ -84,6 +84,11 @@ def is_mean(loss: FlatLoss) -> bool:
     return found is not None and _same(*found, loss.dtype)
 
 
+def is_no_mean(loss: FlatLoss) -> bool:
+    """Say whether its samples show a loss to be none; one or two show nothing."""
+    return loss.batches.samples >= _PARTS and not is_mean(loss)
+
+
 @torch.no_grad()
 def has_parts(loss: FlatLoss, most: int) -> bool:
     """Say whether every batch's loss is the mean of that of parts of at most ``most`` samples."""
@@ -98,7 +103,7 @@ def has_parts(loss: FlatLoss, most: int) -> bool:
 
 def _whole_and_parts(loss: FlatLoss, inputs: Tree, targets: Tree) -> tuple[float, float] | None:
     """Return the loss of some samples and the mean of their two parts'; None where there are no parts."""
-    samples, cut = count(inputs), count(inputs) // PARTS
+    samples, cut = count(inputs), count(inputs) // _PARTS
     if not cut:
         return None
     parts = slice(None, cut), slice(cut, None)

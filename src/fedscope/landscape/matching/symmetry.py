@@ -18,10 +18,11 @@ from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.copies import whole_copy
+from fedscope.landscape.loss.exact_arithmetic import attention_by_parts
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, flat, mapped, some
 from fedscope.landscape.matching.channels import FIXED, Axis, Piece
 from fedscope.landscape.matching.operations import RULES
-from fedscope.landscape.matching.tracing import by_parts, trace
+from fedscope.landscape.matching.tracing import is_constant, trace
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.printing import Printed
 
@@ -62,7 +63,7 @@ class Symmetry(Printed):
             axis
             for name, tensor in tensors.items()
             for dim, axis in enumerate(self.axes.get(name, ()))
-            if not _is_constant(tensor, dim)  # any order leaves a constant as it is
+            if not is_constant(tensor, dim)  # any order leaves a constant as it is
         ]
         held = {piece.group for axis in axes for piece in axis if piece.movable}
         every = enumerate(self.groups.items())
@@ -131,10 +132,6 @@ class Symmetry(Printed):
                 places = torch.cat(list(_places(axis, rows)))
                 tensor = tensor.index_select(dim, places.to(tensor.device))
         return tensor
-
-
-def _is_constant(tensor: Tensor, dim: int) -> bool:
-    return not tensor.shape[dim] or bool((tensor == tensor.narrow(dim, 0, 1)).all())
 
 
 def _places(axis: Axis, rows: Sequence[Tensor]) -> Any:
@@ -255,5 +252,5 @@ def _moved(tensor: Tensor, seed: int) -> Tensor:
 
 def _outputs(model: nn.Module, inputs: Tree) -> Tensor:
     positional, named = arguments(cloned(inputs))
-    with torch.no_grad(), by_parts():
+    with torch.no_grad(), attention_by_parts():
         return flat(model(*positional, **named))

@@ -6,8 +6,7 @@ of PyTorch's operations that it calls says what of its operands' axes must be th
 through to the operations that it is made of.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedscope.landscape.loss.copies import whole_copy
+from fedscope.landscape.loss.exact_arithmetic import attention_by_parts
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, within
 from fedscope.landscape.matching.channels import EQUAL, FIXED, Axis, Channels, Piece, fixed
 
@@ -122,7 +122,7 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
     positional, named = arguments(samples)
     for tensor in within(samples):
         tracer.set(tensor, tuple(map(fixed, tensor.shape)))
-    with torch.no_grad(), by_parts(), tracer:
+    with torch.no_grad(), attention_by_parts(), tracer:
         out = own(*positional, **named)
     for tensor in within(out):
         for axis in tracer.axes(tensor):
@@ -134,20 +134,13 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
     return tracer.channels, {name: tracer.axes(tensor) for name, tensor in state.items()}
 
 
-@contextmanager
-def by_parts() -> Iterator[None]:
-    """Run attention by its operations, not by the one that is for inference, which shows nothing of them."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+def is_constant(tensor: Tensor, dim: int) -> bool:
+    """Say whether all entries along a dimension are equal, so that any order leaves them as they are."""
+    return not tensor.numel() or bool((tensor == tensor.narrow(dim, 0, 1)).all())
 
 
 def _constant(tensor: Tensor, dim: int) -> Axis:
     length = tensor.shape[dim]
     if length < 2 or not tensor.numel():
         return fixed(length)
-    same = bool((tensor == tensor.narrow(dim, 0, 1)).all())
-    return (Piece(EQUAL if same else FIXED, length),)
+    return (Piece(EQUAL if is_constant(tensor, dim) else FIXED, length),)

@@ -113,7 +113,6 @@ class MonteCarloFisher(LossOperator):
     @property
     def negative_log_likelihood(self) -> LossFunction:
         """The loss in its own form, which of log-probabilities has the curvature of a likelihood too."""
-
         return lambda outputs, targets: self._likelihood.plain(one_tensor(outputs), targets)
 
     @torch.no_grad()

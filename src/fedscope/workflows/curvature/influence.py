@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.errors import UserError
-from fedscope.landscape.loss.mean_loss import PARTS, is_mean
+from fedscope.landscape.loss.mean_loss import is_no_mean
 from fedscope.landscape.loss.trees import joined
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.records.hessian import HessianRecord
@@ -35,7 +35,7 @@ def check_separable(operator: LossOperator, request: Request) -> None:
             "--influence is of each sample's own curvature, and BatchNorm by the batch's own statistics "
             "leaves a sample none; take --bn eval or recalibrate, with layers that keep running statistics"
         )
-    if loss.coupled or (loss.batches.samples >= PARTS and not is_mean(loss)):
+    if loss.coupled or is_no_mean(loss):
         raise UserError(
             "--influence is of each sample's own curvature, and this loss is no plain mean over samples; "
             "drop the option, or average over each sample's own terms, then over samples without weights"

@@ -64,7 +64,7 @@ def _trajectories(targets: Targets) -> list[list[Path]]:
 
 
 def _is_run(store: Registry, reference: str) -> bool:
-    """Say whether a run is named; a folder of that name that is no network does not hide it."""
+    """Say whether a run is named, which a file or folder of that name elsewhere does not hide."""
     if "@" in reference or "/" in reference or reference.endswith(".pt"):
         return False
     return not Path(reference).exists() or layout.is_run(store.root / reference)

@@ -121,8 +121,8 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
     personal = federation.method.personal
     if personal and not personal(federation.model, settings.options):
         reporter.note(
-            f"{settings.model} has none of the tensors that {settings.method} leaves with its clients (FedBN "
-            "BatchNorm's); all are averaged"
+            f"{settings.model} has none of the tensors that {settings.method} leaves with its clients "
+            "(FedBN: those of BatchNorm); all are averaged"
         )
     if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
         reporter.note(
