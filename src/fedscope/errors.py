@@ -1,4 +1,4 @@
-"""The one exception that users see, what other programs say in short, and a hint at a mistyped name."""
+"""What users see: one exception, one warning, other programs' words in short, a hint at a mistyped name."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -8,6 +8,10 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with code 2.
     """
+
+
+class DerivativeWarning(UserWarning):
+    """A network's gradient is not that of its loss: what is measured then. Records and tables say it too."""
 
 
 def shortened(text: object, most: int = 300) -> str:

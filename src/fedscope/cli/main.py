@@ -8,6 +8,7 @@ import errno
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from types import FrameType
 
@@ -45,9 +46,10 @@ def call(arguments: Sequence[str]) -> int:
 
     from fedscope.cli.root import main
     from fedscope.cli.terminal import verbosity
-    from fedscope.errors import UserError
+    from fedscope.errors import DerivativeWarning, UserError
 
     verbosity.reset()
+    warnings.filterwarnings("ignore", category=DerivativeWarning)  # tables say it
     try:
         if COMPLETE in os.environ:
             from click.shell_completion import shell_complete

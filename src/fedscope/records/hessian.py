@@ -62,6 +62,7 @@ class Problem(Plain):
     products: str | None = None  # ``finite-differences`` of gradients; None: exact
     form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
     form_reason: str | None = None  # why no faster form of the network was used
+    departs: str | None = None  # what was measured, where the gradient is not the loss's own
 
     @property
     def is_usual(self) -> bool:
@@ -69,10 +70,10 @@ class Problem(Plain):
 
         On the data of a run the loss is cross-entropy; one's own data may have another.
         """
-        kind = (self.operator, self.engine, self.reading, self.parameters, self.augmented)
+        kind = (self.operator, self.engine, self.reading, self.parameters, self.augmented, self.departs)
         own_loss = self.loss is None or self.split is None
         usual = self.products is None and self.normalisation is None and own_loss
-        return usual and kind == ("hessian", "fedscope", "paper", None, False)
+        return usual and kind == ("hessian", "fedscope", "paper", None, False, None)
 
 
 class Layer(Eigenvalue):

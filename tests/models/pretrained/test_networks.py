@@ -87,7 +87,7 @@ def test_the_curvature_of_a_block_is_that_of_dense_autograd(language_model: Path
     found = torch.stack([operator @ row for row in torch.eye(tiny.WIDTH, dtype=torch.float64)])
     assert torch.allclose(found, dense, atol=1e-12)
     whole = Hessian(model, loss, Batches(x, targets))
-    check_symmetric(lambda v: whole @ v, torch.zeros(whole.shape[0], dtype=torch.float64))
+    check_symmetric(lambda v: whole @ v, torch.zeros(whole.shape[0], dtype=torch.float64), "the Hessian")
 
 
 def test_other_folders_are_refused(

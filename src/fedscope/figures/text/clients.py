@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
 from fedscope.records.client_paths import CriticalStep
 from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
 from fedscope.records.estimates import Estimate
@@ -42,7 +42,8 @@ def clients_tables(record: ClientsRecord) -> Iterator[Table]:
     """Return the tables of a record, those of the means first; the first one's title names the round."""
     tables = list(_tables(record))
     heading = f"{label(record.checkpoint)}: {len(record.clients)} clients"
-    tables[0] = replace(tables[0], title=f"{heading} – {tables[0].title}")
+    notes = (*departures([record.problem]), *tables[0].notes)
+    tables[0] = replace(tables[0], title=f"{heading} – {tables[0].title}", notes=notes)
     for place, table in enumerate(tables):
         if any(NO_ERROR in cell for row in table.rows for cell in row):
             tables[place] = replace(table, notes=(*table.notes, NO_ERROR_NOTE))

@@ -9,7 +9,9 @@ from fedscope.records.landscape import LandscapeRecord
 
 
 def geometry(record: LandscapeRecord) -> Iterator[str]:
-    """Yield a line each: why plain PyTorch was used, curvature beside eigenvalues, barrier, distances."""
+    """Yield a line each: of a loss that jumps, why plain PyTorch was used, curvature, barrier, distances."""
+    if record.problem.departs:
+        yield record.problem.departs
     if slow := plain_form(record):
         yield slow
     if record.surface_curvature:

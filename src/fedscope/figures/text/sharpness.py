@@ -7,7 +7,7 @@ from fedscope.choices import Against
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
-from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
 from fedscope.records.sharpness import Correlation, Gap, Sharpness, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
@@ -70,6 +70,7 @@ def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
         (*columns, *(["passes", "seconds"] if single else [])),
         tuple(rows),
         (
+            *departures(record.problem for record in records),
             "± standard error over the draws ± over the samples; 0 where nothing is drawn",
             f"{problem.samples:,} samples, seed {problem.seed}; worst cases are lower bounds, by a search"
             f"{in_subspace(records)}",

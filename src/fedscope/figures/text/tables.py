@@ -4,7 +4,7 @@ Built from Hessian records, so that a table can be made again from files without
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -13,7 +13,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.records.cross_client import READINGS, CrossClient
 from fedscope.records.estimates import SYMBOLS, Estimate, Symbol
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.statistics.resolution import UNRESOLVED
 
 NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.numbers.format_estimate` writes it
@@ -142,12 +142,12 @@ def _relation(mean: Estimate | None, symbol: Symbol) -> str:
     return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
 
 
-_FORM = ("form", "form_reason")  # which changes how long a measurement takes and nothing else
+_NO_SETTING = ("form", "form_reason", "departs")  # said elsewhere
 
 
 def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
     """Split the problems' settings into those that all share, with their values, and the others' names."""
-    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _FORM))
+    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _NO_SETTING))
     differing = [
         name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
     ]
@@ -182,7 +182,12 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
         )
     if any(math.isfinite(record.lambda_max.effective_samples) for record in records):
         notes.append(f"{CARRIED_BY}: {MEANING}")
-    return [*notes, *dict.fromkeys(map(_pairs, crossed))]
+    return [*departures(record.problem for record in records), *notes, *dict.fromkeys(map(_pairs, crossed))]
+
+
+def departures(problems: Iterable[Problem]) -> list[str]:
+    """Return a note for each thing that was measured in the place of the loss's own derivatives."""
+    return list(dict.fromkeys(problem.departs for problem in problems if problem.departs))
 
 
 def _pairs(cross: CrossClient) -> str:

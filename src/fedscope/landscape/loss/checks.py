@@ -68,12 +68,13 @@ def check_repeats(evaluate: Callable[[], Tensor]) -> None:
         )
 
 
-def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
+def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor, said: str) -> None:
     """Refuse products with uᵀAv ≠ vᵀAu, by far more than rounding, for two random sign vectors.
 
     Args:
         times: v ↦ A v.
         like: (n,) any vector of the operator.
+        said: what is known of the matrix, for the message.
 
     Raises:
         UserError: they are such.
@@ -84,9 +85,8 @@ def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor) -> None:
     defect, scale = float(abs(u.double() @ Av - v.double() @ Au)), float(Au.norm() + Av.norm())
     if defect > slack(like.dtype) * scale:
         raise UserError(
-            f"the products are not symmetric: uᵀAv and vᵀAu differ by {defect:.1e} where ‖Au‖ + ‖Av‖ is "
-            f"{scale:.1e}; an operation of the model has a wrong second derivative (an autograd.Function "
-            "whose backward detaches or computes outside autograd?): replace it"
+            f"{said}, which is not symmetric (uᵀAv and vᵀAu differ by {defect:.1e} where ‖Au‖ + ‖Av‖ is "
+            f"{scale:.1e}) and has no eigenvalues: take that step out of the network"
         )
 
 
@@ -107,7 +107,7 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str =
 
     Args:
         model: whose modules are named.
-        evaluate: returns the model's outputs, with their graph.
+        evaluate: returns the loss of some samples, with its graph.
         otherwise: what else may be done, for the end of the message.
 
     Raises:
@@ -115,7 +115,12 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str =
     """
     try:
         yield
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
+        if branched := _place(model, evaluate, "CondAutogradOp"):
+            raise UserError(
+                f"torch.cond has no second derivative{branched}; write the branch as a Python if, or with "
+                f"torch.where{otherwise}"
+            ) from error
         said = str(error)
         if not any(text in said for text in ("derivative", "double backward", "use_reentrant")):
             raise
@@ -139,10 +144,21 @@ def once_error(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str 
 def _place(model: nn.Module, evaluate: Callable[[], Tensor], operation: str | None) -> str:
     """Return ': X in module m' for the first node that is ``operation``, or is once differentiable."""
     wanted = None if operation is None else _bare(operation)
-    for node, name in _owners(model, evaluate).items():
+    for node, place in _owners(model, evaluate).items():
         if _is_once(node) if wanted is None else _bare(node.name()) == wanted:
-            return f": {node.name()} in {f'module {name!r}' if name else 'the network itself'}"
+            return f": {node.name()} in {place}"
     return ""
+
+
+def functions_of(model: nn.Module, evaluate: Callable[[], Tensor]) -> list[tuple[str, str]]:
+    """Return each ``autograd.Function`` that a loss depends on, and where it is called."""
+    nodes = ((node.name(), place) for node, place in _owners(model, evaluate).items() if _function(node))
+    return sorted({(name.removesuffix("Backward"), place) for name, place in nodes})
+
+
+def _function(node: Node) -> type | None:
+    """Return the ``autograd.Function`` that a node is of, if it is of one."""
+    return getattr(node, "_forward_cls", None)
 
 
 def _bare(name: str) -> str:
@@ -151,14 +167,13 @@ def _bare(name: str) -> str:
 
 
 def _is_once(node: Node) -> bool:
-    function = getattr(node, "_forward_cls", None)
-    return hasattr(getattr(function, "backward", None), "__wrapped__")
+    return hasattr(getattr(_function(node), "backward", None), "__wrapped__")
 
 
 def _owners(model: nn.Module, evaluate: Callable[[], Tensor]) -> dict[Node, str]:
-    """Return the innermost module of each node that the outputs depend on."""
+    """Return where each node that a loss depends on is made: in which innermost module, or in the loss."""
     owners: dict[Node, str] = {}
-    open_modules: list[str] = [""]
+    open_modules: list[str] = ["the loss"]
 
     def claim(value: object, name: str) -> None:
         for tensor in value if isinstance(value, tuple | list) else (value,):
@@ -174,11 +189,12 @@ def _owners(model: nn.Module, evaluate: Callable[[], Tensor]) -> dict[Node, str]
 
     handles: list[RemovableHandle] = []
     for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(lambda _, args, name=name: enter(name, args)))
+        place = f"module {name!r}" if name else "the network itself"
+        handles.append(module.register_forward_pre_hook(lambda _, args, place=place: enter(place, args)))
         handles.append(module.register_forward_hook(lambda _, args, output: leave(output)))
     try:
         with torch.enable_grad():
-            claim(evaluate(), "")
+            claim(evaluate(), open_modules[0])
     finally:
         for handle in handles:
             handle.remove()
@@ -195,6 +211,17 @@ def _graph(root: Node | None, known: set[Node]) -> set[Node]:
             found.add(node)
             waiting += [parent for parent, _ in node.next_functions]
     return found
+
+
+def saved_tensors(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Yield what PyTorch's own nodes of the tensors' graphs keep, once or several times."""
+    known: set[Node] = set()
+    for tensor in tensors:
+        known |= _graph(tensor.grad_fn, known)
+    for node in known:
+        for name in dir(node):
+            if name.startswith("_saved_") and isinstance(kept := getattr(node, name), Tensor):
+                yield kept
 
 
 def slack(dtype: torch.dtype) -> float:

@@ -3,11 +3,13 @@
 import gc
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 
@@ -43,6 +45,23 @@ def prepare_forward_mode() -> None:
         gc.collect()
 
 
+def padding(model: nn.Module, parameters: Sequence[Tensor]) -> Tensor | None:
+    """Return where in the flat vector of ``parameters`` the padding rows of embeddings lie, (n,) bool.
+
+    Their gradient is 0 whatever the loss does, so that they are constants of training and of its curvature.
+    None where there are none, or where another layer shares the weights.
+    """
+    held = {id(p): torch.zeros_like(p, dtype=torch.bool) for p in parameters}
+    users = Counter(id(p) for module in model.modules() for p in module._parameters.values() if p is not None)
+    found = False
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None:
+            own = id(module.weight)
+            if own in held and users[own] == 1:
+                held[own][module.padding_idx], found = True, True
+    return joined(list(held.values())) if found else None
+
+
 def has_weight_norm(module: nn.Module) -> bool:
     """Say whether PyTorch normalises the module's weights, by a hook or as a parametrization."""
     return any("WeightNorm" in type(part).__name__ for part in (module, *module._forward_pre_hooks.values()))
@@ -62,3 +81,48 @@ class DifferentiableWeightNorm(TorchFunctionMode):
             v, g, dim = args
             return v * (g / torch.norm_except_dim(v, 2, dim))
         return func(*args, **(kwargs or {}))
+
+
+class WrittenOut(TorchFunctionMode):
+    """Within it LayerNorm and InstanceNorm by the samples' own statistics are made of plain operations.
+
+    The second derivative in forward mode of PyTorch's own (2.13) is wrong.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Stand in for two functions and call all others."""
+        kwargs = kwargs or {}
+        if func is functional.layer_norm:
+            return _layer_norm(*args, **kwargs)
+        if func is functional.instance_norm and _by_instance(*args, **kwargs):
+            return _instance_norm(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+def _layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    return _normed(input, range(-len(normalized_shape), 0), weight, bias, eps)
+
+
+def _by_instance(*args: Any, use_input_stats: bool = True, **kwargs: Any) -> bool:
+    return bool(args[5] if len(args) > 5 else use_input_stats)
+
+
+def _instance_norm(
+    input: Tensor, running_mean: Any = None, running_var: Any = None, weight: Tensor | None = None,
+    bias: Tensor | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+) -> Tensor:  # fmt: skip
+    shape = (-1, *[1] * (input.ndim - 2))
+    scale, shift = (p if p is None else p.view(shape) for p in (weight, bias))
+    return _normed(input, range(2, input.ndim), scale, shift, eps)
+
+
+def _normed(x: Tensor, dims: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    off = x - x.mean(tuple(dims), keepdim=True)
+    found = off * torch.rsqrt(off.square().mean(tuple(dims), keepdim=True) + eps)
+    found = found if weight is None else found * weight
+    return found if bias is None else found + bias

@@ -15,7 +15,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import check_closed, close, largest, once_differentiable
-from fedscope.landscape.loss.derivatives import joined, prepare_forward_mode, pulled
+from fedscope.landscape.loss.derivatives import WrittenOut, joined, padding, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
@@ -102,6 +102,7 @@ class FlatLoss:
         self.center = joined([own[name] for name in self.names])  # (n,)
         self.parameters = tuple(own[name].requires_grad_(True) for name in self.names)
         self.coupled = self.mixed = has_batch_statistics(self.model)
+        self._held = padding(self.model, self.parameters)
         self._fold = Fold(self.model)
         self.logits, self.blocks = ChunkedLogits(self.model), Blocks(self.model)
         self.recomputes_blocks = False
@@ -166,9 +167,13 @@ class FlatLoss:
         return bool(self._written) or self._overwrites
 
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
-        """Cut a flat (n,) vector into views of the parameters' shapes."""
+        """Cut a flat (n,) vector into the parameters' shapes: views, but where pairs begin at an odd place."""
         pieces = torch.split(vector, list(self.numels))
-        return tuple(piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True))
+        return tuple(_as_pairs(piece.view(shape)) for piece, shape in zip(pieces, self.shapes, strict=True))
+
+    def moving(self, v: Tensor) -> Tensor:
+        """Return v (n,) with 0 where no gradient moves a weight: in the padding rows of embeddings."""
+        return v if self._held is None else v.masked_fill(self._held, 0)
 
     @torch.no_grad()
     def load(self, vector: Tensor) -> None:
@@ -265,7 +270,7 @@ class FlatLoss:
     def forward_mode(self) -> Iterator[None]:
         """Let the network be differentiated in forward mode, twice, in exact arithmetic."""
         prepare_forward_mode()
-        with self.exact(), self._fold.forward_mode(), warnings.catch_warnings():
+        with self.exact(), self._fold.forward_mode(), WrittenOut(), warnings.catch_warnings():
             # PyTorch's own rules of forward mode go through its deprecated jit.
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
             yield
@@ -288,6 +293,11 @@ class FlatLoss:
         """Evaluate the network as it is from now on; graphs that were made before are of the other form."""
         self._fold.remove()
         self.form = Form(fast=False, reason=reason)
+
+
+def _as_pairs(piece: Tensor) -> Tensor:
+    """Return a tensor that ``torch.view_as_complex`` takes, if its shape is such."""
+    return piece.clone() if piece.shape[-1:] == (2,) and piece.storage_offset() % 2 else piece
 
 
 def signs(like: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ def drawn_forms(loss: FlatLoss, inputs: Tree, residuals: Along, v: Tensor) -> Te
 
 
 def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
-    center, direction = loss.split(loss.center), loss.split(v)
+    center, direction = loss.split(loss.center), loss.split(loss.moving(v))
     positional, named = arguments(mapped(Tensor.contiguous, cloned(inputs)))  # as GroupNorm needs them
 
     def at(t: Tensor) -> Tensor:

@@ -18,10 +18,12 @@ from fedscope.landscape.loss.checks import close, largest, slack
 from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import fisher_forms
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, split
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.gauss_newton import one_tensor
 from fedscope.landscape.operators.graph_cache import Graph
+from fedscope.landscape.operators.products.definition import Definition
 
 
 class EmpiricalFisher(LossOperator):
@@ -40,15 +42,19 @@ class EmpiricalFisher(LossOperator):
     _one_by_one = True
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
+        losses, whole = self._contributed(inputs, targets)
+        dual = torch.ones_like(losses, requires_grad=True)  # at 0 some kernels take the logarithm of 0
+        transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
+        return (*transposed, losses, dual), whole.detach()
+
+    def _contributed(self, inputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
+        """Return what each sample contributes (n_b,), and the batch's loss."""
         outputs = self._outputs(inputs)
         each = (outputs[i : i + 1] for i in range(outputs.shape[0]))
         alone = [self._loss.of(*pair) for pair in zip(each, split(targets, 1), strict=True)]
         self._loss.check_used(torch.stack(alone))
         whole = self._loss.of(outputs, targets)
-        losses = _contributions(outputs, alone, whole)
-        dual = torch.zeros_like(losses, requires_grad=True)
-        transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
-        return (*transposed, losses, dual), whole.detach()
+        return _contributions(outputs, alone, whole), whole
 
     def _outputs(self, inputs: Tree) -> Tensor:
         logits = self._loss.logits
@@ -60,6 +66,18 @@ class EmpiricalFisher(LossOperator):
         *transposed, losses, dual = graph
         (pushed,) = pulled(transposed, (dual,), self._loss.split(v))
         return joined(pulled((losses,), self._loss.parameters, (pushed / len(losses),)))
+
+    def _definition(self) -> Definition:
+        def values(batch: Batch) -> Tensor:
+            losses, whole = self._contributed(*batch)
+            return torch.cat([whole.detach()[None], losses.detach()])
+
+        def product(batch: Batch, change: Tensor) -> Tensor:
+            losses, _ = self._contributed(*batch)
+            return joined(pulled((losses,), self._loss.parameters, (change / len(losses),)))
+
+        graph = lambda batch: self._graph(*batch)  # noqa: E731
+        return Definition(graph, lambda _, batch: self._loss.gradient(*batch), values, product, self._times)
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return fisher_forms(self._loss, inputs, targets, v)  # of a plain mean: the caller compares theirs

@@ -1,6 +1,7 @@
 """What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
 
 import hashlib
+import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -11,20 +12,22 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode, ProductsName
-from fedscope.errors import UserError
+from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, octets
+from fedscope.landscape.loss.trees import Tree, octets
 from fedscope.landscape.operators.base import DiagonalParts, Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
+from fedscope.landscape.operators.products.definition import Definition, compared, of_gradients
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.operators.products.graphs import difference, joined, prepared
 from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
+from fedscope.landscape.operators.products.sample_forms import every_form, forms_hold
 
 
 class LossOperator(BatchMean):
@@ -59,7 +62,7 @@ class LossOperator(BatchMean):
     Raises:
         UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
             cannot be differentiated as often as the operator needs, outputs that differ from one evaluation
-            to the next, products that are not symmetric.
+            to the next; or what ``departure`` refuses: products that are not what their definition says.
     """
 
     _one_by_one = False  # whether the products are of each sample's own gradient
@@ -108,6 +111,7 @@ class LossOperator(BatchMean):
         )
         self._memory = memory
         self._prepared: Graphs | None = None
+        self._departs: str | None = None
         self._last: Graphs | None = None  # those that the last product was of; only they are kept
         self._verified = not exact
         own = weakref.proxy(self)
@@ -126,6 +130,12 @@ class LossOperator(BatchMean):
     def form(self) -> Form:
         """Whether the network is evaluated in a faster form, and if not, why; the first product decides."""
         return self._loss.form
+
+    @property
+    def departs(self) -> str:
+        """What products are of where the gradient is not the loss's, in a sentence; nothing where it is."""
+        self._graphs()
+        return self._departs or ""
 
     @property
     def plan(self) -> Plan:
@@ -183,6 +193,10 @@ class LossOperator(BatchMean):
         """Return A_b v (n,), leaving the graph usable."""
 
     @abstractmethod
+    def _definition(self) -> Definition:
+        """Return what the products are, for comparing them with it."""
+
+    @abstractmethod
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         """Return vᵀA_i v (n_b,) of a batch's samples, differentiating in forward mode."""
 
@@ -190,24 +204,21 @@ class LossOperator(BatchMean):
     def sample_forms(self, v: Tensor) -> Tensor | None:
         """Return vᵀA_i v (N,) of each sample, at the cost of about two products.
 
-        None where samples depend on each other, or an operation has no derivative in forward mode.
+        None where samples depend on each other, an operation has no derivative in forward mode or a wrong
+        one, or the loss is no plain mean over samples.
         """
-        if self._loss.coupled:
-            return None
         v = v.to(self.device, self.dtype)
-        found = torch.zeros(self._loss.batches.samples, dtype=torch.float64, device=self.device)
-        start, mine = 0, share(len(self._loss.batches), self._group)
-        try:
-            with self._loss.forward_mode():
-                for turn, (inputs, targets) in enumerate(self._loss.batches.joined(self.plan.together)):
-                    end = start + count(inputs)
-                    if turn in mine:
-                        found[start:end] = self._forms(inputs, targets, v)
-                    start = end
-        except Exception:  # whatever a network or a loss raises that is not made for forward mode
+        if self._loss.coupled or not self._forms_hold:
             return None
-        add_up(self._group, found)
-        return found
+        return every_form(self._loss, self._forms, v, self.plan.together, self._group)
+
+    @cached_property
+    def _forms_hold(self) -> bool:
+        return forms_hold(self._loss, self._checked, self._forms)
+
+    @property
+    def _checked(self) -> Definition:
+        return of_gradients(self._loss) if self.differences else self._definition()
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         if self.differences:
@@ -279,13 +290,20 @@ class LossOperator(BatchMean):
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
             exact, otherwise = self.differences is None, OTHERWISE if self._of_gradients else ""
-            build, times = (self._graph, self._times) if exact else (self._loss_graph, None)
+            build = self._graph if exact else self._loss_graph
             # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
             own = weakref.proxy(self)
-            self._prepared = prepared(
+            graphs = prepared(
                 self._loss, lambda inputs, targets: own._graph(inputs, targets),
-                lambda: preflight(self._loss, build, times, otherwise), memory=self._memory, keep=exact,
+                lambda: preflight(self._loss, build, twice=exact, otherwise=otherwise),
+                memory=self._memory, keep=exact,
             )  # fmt: skip
+            if self._departs is None:
+                most = graphs.plan.microbatch // 2  # float64 takes twice the bytes
+                self._departs = compared(self._loss, self._checked, most, otherwise, apart=self._one_by_one)
+                if self._departs:
+                    warnings.warn(self._departs, DerivativeWarning, stacklevel=2)
+            self._prepared = graphs
         return self._prepared
 
     def _loss_graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:

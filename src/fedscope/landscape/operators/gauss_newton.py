@@ -12,9 +12,11 @@ from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.heads import HeadGraph, weighted
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.graph_cache import Graph
+from fedscope.landscape.operators.products.definition import Definition, of_outputs
 
 
 class GaussNewton(LossOperator):
@@ -47,7 +49,7 @@ class GaussNewton(LossOperator):
     def _whole(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
         self._loss.check_used(outputs)
-        dual = torch.zeros_like(outputs, requires_grad=True)
+        dual = torch.ones_like(outputs, requires_grad=True)  # at 0 some kernels take the logarithm of 0
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
@@ -61,6 +63,21 @@ class GaussNewton(LossOperator):
         *transposed, outputs, dual, point, slope = graph
         pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
         return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
+
+    def _definition(self) -> Definition:
+        def product(batch: Batch, change: Tensor) -> Tensor:
+            outputs = one_tensor(self._loss.outputs(batch[0]))
+            pushed, at = change.view_as(outputs), outputs.detach()
+            step = torch.finfo(at.dtype).eps ** (1 / 3) * (1 + at.abs().max()) / pushed.abs().max()
+            ends = [self._loss_slope(at + sign * step * pushed, batch[1]) for sign in (1, -1)]
+            return joined(pulled((outputs,), self._loss.parameters, ((ends[0] - ends[1]) / (2 * step),)))
+
+        return of_outputs(self._loss, lambda batch: self._graph(*batch), self._times, product)
+
+    def _loss_slope(self, outputs: Tensor, targets: Tree) -> Tensor:
+        point = outputs.requires_grad_(True)
+        loss = self._loss.of(point, targets)
+        return pulled((loss,), (point,), (torch.ones_like(loss),))[0]
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return gauss_newton_forms(self._loss, inputs, targets, v)

@@ -12,6 +12,7 @@ happens to be free: the same inputs give the same bits.
 
 import os
 from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.checks import saved_tensors
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, count, leaves, slices, some
 
@@ -220,7 +222,7 @@ def measured(
     samples = count(inputs)
     half = samples if whole else max(1, samples // 2)
     memory = _memory(next(leaves(inputs)).device)
-    known = {tensor.untyped_storage().data_ptr() for tensor in weights}
+    known = {storage.data_ptr() for tensor in weights for storage in _storages(tensor)}
     graph, size = _saved_bytes(lambda: build(inputs, targets)[0], known)
     if half == samples:
         own = min(size, sum(tensor.nbytes for tensor in graph))
@@ -235,15 +237,27 @@ def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, in
     storages: dict[int, torch.UntypedStorage] = {}  # alive, or one freed on the way would lend its place
 
     def seen(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage
+        with suppress(RuntimeError):  # of a tensor without memory, as ``torch.cond`` traces its branches with
+            storages.update((storage.data_ptr(), storage) for storage in _storages(tensor))
         return tensor.detach()
 
-    with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
+            graph = build()
+    except RuntimeError as error:
+        if "saved tensor hooks" not in str(error):  # which ``torch.func`` in a forward refuses
+            raise
         graph = build()
-        for tensor in graph:
+        for tensor in saved_tensors(graph):
             seen(tensor)
+    for tensor in graph:
+        seen(tensor)
     return graph, sum(storage.nbytes() for at, storage in storages.items() if at not in known)
+
+
+def _storages(tensor: Tensor) -> list[torch.UntypedStorage]:
+    parts = (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
+    return [part.untyped_storage() for part in parts]
 
 
 def _bytes(batches: Batches) -> int:

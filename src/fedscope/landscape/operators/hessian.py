@@ -1,5 +1,7 @@
 """The Hessian of a model's mean loss, by double backward (Pearlmutter 1994) or by finite differences."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -8,6 +10,7 @@ from fedscope.landscape.loss.sample_curvature import hessian_forms
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.graph_cache import Graph
+from fedscope.landscape.operators.products.definition import Definition, of_gradients
 
 
 class Hessian(LossOperator):
@@ -22,6 +25,10 @@ class Hessian(LossOperator):
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         return joined(pulled(graph, self._loss.parameters, self._loss.split(v)))
+
+    def _definition(self) -> Definition:
+        by_gradients = of_gradients(self._loss)
+        return replace(by_gradients, graph=lambda batch: self._graph(*batch), times=self._times)
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return hessian_forms(self._loss, inputs, targets, v)

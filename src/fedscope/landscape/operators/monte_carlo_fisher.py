@@ -30,11 +30,13 @@ from fedscope.landscape.loss.flat_loss import SAMPLE, LossFunction
 from fedscope.landscape.loss.recomputed.heads import HeadGraph
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import drawn_forms
+from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, some
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.gauss_newton import one_tensor
 from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.probes import generator_of
+from fedscope.landscape.operators.products.definition import Definition, of_outputs
 
 _NO_LIKELIHOOD = (
     "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets (without "
@@ -61,6 +63,8 @@ class MonteCarloFisher(LossOperator):
         UserError: the loss is no mean cross-entropy or squared error (class weights and label smoothing are
             no likelihoods), ``samples`` is below 1, or both ``generator`` and ``seed`` are given.
     """
+
+    _one_by_one = True
 
     def __init__(
         self,
@@ -151,7 +155,7 @@ class MonteCarloFisher(LossOperator):
                 return HeadGraph.of([head], self._loss.parameters), loss
         outputs = _computed(outputs)
         self._loss.check_used(outputs)
-        dual = torch.zeros_like(outputs, requires_grad=True)
+        dual = torch.ones_like(outputs, requires_grad=True)
         transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         loss = self._loss.of(outputs.detach(), targets)
         return (*transposed, outputs, dual, self._residuals(outputs, targets)), loss
@@ -161,10 +165,21 @@ class MonteCarloFisher(LossOperator):
             return joined(graph.times(self._loss.parameters, self._loss.split(v)))
         *transposed, outputs, dual, residuals = graph
         (pushed,) = pulled(transposed, (dual,), self._loss.split(v))  # Jv
+        return self._back(outputs, residuals, pushed)
+
+    def _back(self, outputs: Tensor, residuals: Tensor, pushed: Tensor) -> Tensor:
+        """Return Jᵀ of the mean of r rᵀ times ``pushed``."""
         flat = residuals.reshape(*residuals.shape[:2], -1)  # (n, S, k)
         along = (flat * pushed.reshape(len(pushed), 1, -1)).sum(2) / flat.shape[1]  # (n, S)
         back = torch.einsum("ns,nsk->nk", along, flat).view_as(outputs)
         return joined(pulled((outputs,), self._loss.parameters, (back,)))
+
+    def _definition(self) -> Definition:
+        def product(batch: Batch, change: Tensor) -> Tensor:
+            outputs = _computed(self._outputs(batch[0]))
+            return self._back(outputs, self._residuals(outputs, batch[1]), change.view_as(outputs))
+
+        return of_outputs(self._loss, lambda batch: self._graph(*batch), self._times, product)
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
         return drawn_forms(self._loss, inputs, lambda outputs: self._residuals(outputs, targets), v)

@@ -71,9 +71,9 @@ def measure_clients(
     entries = measuring.entries()
     if "diagonals" in request.only:
         entries["cross_client"] = measuring.diagonals(participants)
-    record = ClientsRecord.read(
-        finite({**_about(one, request, participants), **entries, **measuring.spent()})
-    )
+    departs = measuring.curvature(problem.model, problem.batches).departs
+    about = _about(one, request, participants, departs)
+    record = ClientsRecord.read(finite({**about, **entries, **measuring.spent()}))
     cache.finish(name, record)
     return record
 
@@ -122,7 +122,7 @@ def _of_code(problem: Problem, request: ClientsRequest) -> dict[str, str]:
     return {"operator": identity(_curvature(problem, request)(problem.model, problem.batches))}
 
 
-def _about(one: Round, request: ClientsRequest, participants: Participants) -> Record:
+def _about(one: Round, request: ClientsRequest, participants: Participants, departs: str) -> Record:
     problem, origin = one.problem, participants.origin()
     hashes = {int(Path(name).stem): sha256 for name, sha256 in origin.uploads.items()}
     population = problem.batches.population
@@ -136,6 +136,7 @@ def _about(one: Round, request: ClientsRequest, participants: Participants) -> R
             "bn": request.bn,
             "operator": "hessian",
             "engine": "fedscope",
+            **({"departs": departs} if departs else {}),
         },
         "samples_sha256": problem.batches.sha256,
         "clients": [

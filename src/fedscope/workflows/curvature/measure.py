@@ -203,8 +203,9 @@ def _measured(
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start
     found = replace(
-        found, form=form, seconds=spent, batch_sizes=operator.weights or (), differences=operator.differences
-    )
+        found, form=form, seconds=spent, batch_sizes=operator.weights or (), differences=operator.differences,
+        departs=operator.departs,
+    )  # fmt: skip
     record = measured_record(problem, request, found, known.record if known else None)
     return HessianRecord.read(finite(record))
 

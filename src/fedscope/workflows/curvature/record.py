@@ -30,6 +30,7 @@ class Estimates:
     blocks: Mapping[str, Eigenpairs] | None = None
     preconditioned: Preconditioned | None = None
     form: Form = PLAIN  # of the products
+    departs: str = ""  # see ``LossOperator``
     batch_sizes: tuple[int, ...] = ()  # of the products
     seconds: float = 0.0  # that it took
     differences: FiniteDifferences | None = None  # that the products were; None: exact
@@ -64,13 +65,14 @@ def measured_record(
 ) -> Record:
     """Return the record of what was found, and of what ``earlier`` has of the request beside it."""
     known = trimmed(earlier, request).to_json() if earlier else {}
+    departs = {"departs": found.departs} if found.departs else {}
     loader = _resampled(problem, found.loader, request.resampling) if found.loader else {}
     return {
         "schema": HESSIAN_SCHEMA,
         "checkpoint": problem.checkpoint,
         "samples_sha256": problem.batches.sha256,
         "batch_sizes": found.batch_sizes,
-        "problem": {**problem_entry(problem, request), **found.form.entry, **loader},
+        "problem": {**problem_entry(problem, request), **found.form.entry, **loader, **departs},
         **_spectrum(found, request, known),
         "trace": trace_entry(found.trace, converged=_reached(found.trace, request))
         if found.trace

@@ -12,6 +12,7 @@ from fedscope.errors import UserError, suggestion
 from fedscope.factories import imported
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.finite_checks import check_finite
+from fedscope.landscape.operators.products.definition import jump_of
 from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
 from fedscope.landscape.surfaces.grid import grid_values
@@ -99,7 +100,12 @@ def scan(
             "schema": LANDSCAPE_SCHEMA,
             "checkpoint": problem.checkpoint,
             "networks": waypoints.entries if waypoints else [],
-            "problem": {**problem.description, "bn": plane.bn, **found.form.entry},
+            "problem": {
+                **problem.description,
+                "bn": plane.bn,
+                **found.form.entry,
+                **({"departs": said} if (said := _jump(problem, plane)) else {}),
+            },
             **surface_entries(found),
             "barrier": asdict(highest) if highest else None,
             "curvature": chosen.curvature,
@@ -111,6 +117,10 @@ def scan(
         }
     )
     return LandscapeRecord.read({**record, "non_finite": found.non_finite})
+
+
+def _jump(problem: Problem, plane: Plane) -> str:
+    return jump_of(FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=plane.bn))
 
 
 def _metrics(names: Sequence[str]) -> dict[str, Metric]:

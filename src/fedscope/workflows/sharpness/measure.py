@@ -69,7 +69,7 @@ def measure(
         start = time.perf_counter()
         fields = {label: make() for label, make in made.items()}
         spent = time.perf_counter() - start
-        record = SharpnessRecord.read(_record(problem, request, fields, spent))
+        record = SharpnessRecord.read(_record(problem, request, fields, spent, operator.departs))
         cache.finish(name, record)
         return record
 
@@ -88,7 +88,7 @@ def measure(
         question = {"quantity": "gap", "test": test.batches.sha256, "bn": request.bn}
         dealt = replace(problem, batches=batches), replace(test, batches=_told_by(test, request.bn))
         parts.append(kept(question, {"gap": lambda: finite(gap_entry(*dealt, request.bn))}))
-    return _joined(problem, request, parts)
+    return _joined(problem, request, parts, operator.departs)
 
 
 def _told_by(problem: Problem, bn: BatchNormMode) -> Batches:
@@ -98,7 +98,9 @@ def _told_by(problem: Problem, bn: BatchNormMode) -> Batches:
     return problem.batches.dealt(BATCHES, problem.source.seed)
 
 
-def _record(problem: Problem, request: SharpnessRequest, fields: dict[str, Any], seconds: float) -> Record:
+def _record(
+    problem: Problem, request: SharpnessRequest, fields: dict[str, Any], seconds: float, departs: str
+) -> Record:
     population = problem.batches.population
     return {
         "schema": SHARPNESS_SCHEMA,
@@ -107,6 +109,7 @@ def _record(problem: Problem, request: SharpnessRequest, fields: dict[str, Any],
             **problem.description,
             **({"population": population} if population is not None else {}),
             "bn": request.bn,
+            **({"departs": departs} if departs else {}),
         },
         "samples_sha256": problem.batches.sha256,
         "quantities": [],
@@ -118,9 +121,11 @@ def _record(problem: Problem, request: SharpnessRequest, fields: dict[str, Any],
     }
 
 
-def _joined(problem: Problem, request: SharpnessRequest, parts: list[SharpnessRecord]) -> SharpnessRecord:
+def _joined(
+    problem: Problem, request: SharpnessRequest, parts: list[SharpnessRecord], departs: str
+) -> SharpnessRecord:
     found = [one.to_json() for part in parts for one in part.quantities]
     gap = next((part.gap.to_json() for part in parts if part.gap), None)
     fields = {"quantities": found, "gap": gap}
-    record = _record(problem, request, fields, sum(part.seconds for part in parts))
+    record = _record(problem, request, fields, sum(part.seconds for part in parts), departs)
     return SharpnessRecord.read({**record, "reused": bool(parts) and all(part.reused for part in parts)})

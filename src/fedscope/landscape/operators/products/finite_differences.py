@@ -69,7 +69,7 @@ class FiniteDifferences:
         """
         center = self._loss.center
         longest = float(center.double().norm()) or 1.0
-        along = signs(center).double()
+        along = self._loss.moving(signs(center)).double()
         first = balanced(self._along(along / along.norm()), longest)
         size = float(first.slope.norm())
         if not size:
@@ -133,6 +133,7 @@ class FiniteDifferences:
     def _unmoved(self, v: Tensor, size: float) -> Tensor:
         """Return v where a step does not change the weights, and 0 elsewhere."""
         center = self._loss.center
+        v = self._loss.moving(v)
         return v * (torch.add(center, v, alpha=self.step.length / size if size else 0.0) == center)
 
     def _along(self, unit: Tensor) -> Callable[[float], Tensor]:
@@ -163,6 +164,6 @@ class FiniteDifferences:
         return pieces if self._kinked else None
 
     def _gradient_at(self, samples: Batch, v: Tensor, length: float, pieces: Kinks | None) -> Tensor:
-        self._loss.load(torch.add(self._loss.center, v, alpha=length))
+        self._loss.load(torch.add(self._loss.center, self._loss.moving(v), alpha=length))
         with pieces.rewind() if pieces else nullcontext():
             return self._loss.gradient(*samples)

@@ -72,7 +72,7 @@ class Kinks(TorchFunctionMode):
     ) -> Any:
         """Record a kinked function or take its piece; call all others."""
         kwargs = kwargs or {}
-        if func in _ELEMENTWISE and not any(isinstance(x, Tensor) for x in (*args[1:], *kwargs.values())):
+        if func in _ELEMENTWISE and _plain(*args, *kwargs.values()):
             return self._elementwise(func, args, kwargs)
         if func in _POOLS:
             return self._pooled(func, args, kwargs)
@@ -110,6 +110,12 @@ class Kinks(TorchFunctionMode):
         assert self._next is not None
         self._next += 1
         return self._pieces[self._next - 1] if self._next <= len(self._pieces) else None
+
+
+def _plain(x: Any, *others: Any) -> bool:
+    """Say whether a function is of one tensor of real numbers; positions, say, are integers."""
+    alone = not any(isinstance(other, Tensor) for other in others)
+    return alone and isinstance(x, Tensor) and x.is_floating_point()
 
 
 def _in_place(func: Any, kwargs: dict[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""The length of a finite difference's step at which its two errors balance, found by measurement.
+"""Steps of finite differences: the one at which both errors balance, and pairs that tell a derivative.
 
 The truncation of a central difference falls as ε², the rounding in it grows as 1/ε. How two differences with
 steps ε and 2ε differ shows both. From the largest step down, that difference falls and then rises; the first
@@ -7,7 +7,7 @@ for precision: a step too small to move rounded activations gives the same wrong
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch import Tensor
 _HALVINGS = 60
 _KNOWN = 0.3  # relative difference below which a difference is known at all
 _RISE = 4.0  # over the least one: rounding has taken over
+_SAME = 1e-5  # relative distance of a derivative from a difference
+_SETTLED = 0.1  # of the distance from a derivative, that two differences may be apart
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,32 @@ def balanced(difference: Callable[[float], Tensor], longest: float) -> Step:
             break
         coarse = fine
     return best
+
+
+def same(exact: Tensor, difference: Tensor) -> bool:
+    """Say whether a derivative (n,) is what a difference (n,) shows, to 1e-5; both may be 0."""
+    size = max(float(exact.norm()), float(difference.norm()))
+    return float((exact - difference).norm()) <= _SAME * size  # never where one is not finite
+
+
+def settles_elsewhere(
+    exact: Tensor, difference: Callable[[float], Tensor], steps: Sequence[tuple[float, float]]
+) -> float:
+    """Return how far from a derivative its differences settle, relative to the larger; 0: nowhere, or at it.
+
+    Two differences that are nearer to each other than a tenth of their distance from ``exact`` have settled.
+    Rounding, truncation and kinks leave them further apart, so that no size of any error need be known.
+
+    Args:
+        exact: (n,) the derivative.
+        difference: ε ↦ the central difference (n,).
+        steps: pairs of ε.
+    """
+    for pair in steps:
+        first, second = map(difference, pair)
+        if same(exact, first) or same(exact, second):
+            return 0.0
+        off = min(float((exact - found).norm()) for found in (first, second))
+        if float((first - second).norm()) <= _SETTLED * off:  # not where one is not finite
+            return off / max(float(exact.norm()), float(second.norm()))
+    return 0.0
