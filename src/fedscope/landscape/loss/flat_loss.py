@@ -167,7 +167,7 @@ class FlatLoss:
         return bool(self._written) or self._overwrites
 
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
-        """Cut a flat (n,) vector into the parameters' shapes: views, but where pairs begin at an odd place."""
+        """Cut a flat (n,) vector into the parameters' shapes: views, but for pairs at an odd place."""
         pieces = torch.split(vector, list(self.numels))
         return tuple(_as_pairs(piece.view(shape)) for piece, shape in zip(pieces, self.shapes, strict=True))
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.flat_loss import FlatLoss
@@ -13,6 +14,7 @@ from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import mapped
 
 Found = TypeVar("Found")
+_CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16, Tensor.to, Tensor.type, Tensor.type_as)
 
 
 @contextmanager
@@ -42,12 +44,32 @@ def precisely(loss: FlatLoss, batch: Batch, function: Callable[[Batch], Found]) 
     """
     with torch.enable_grad(), loss.exact(), loss.plainly():
         try:
-            with in_float64(loss):
+            with in_float64(loss), KeptPrecision():
                 return function((mapped(_doubled, batch[0]), mapped(_doubled, batch[1])))
         except UserError:
             raise
         except Exception:  # whatever a network raises that runs in its own precision alone
             return function(batch)
+
+
+class KeptPrecision(TorchFunctionMode):
+    """Within it a tensor of float64 stays one where a network would round it, to softmax in float32, say."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Undo a cast after the call, and take no other floating dtype into one."""
+        kwargs = dict(kwargs or {})
+        first = args[0] if args else None
+        if not isinstance(first, Tensor) or first.dtype != torch.float64:
+            return func(*args, **kwargs)
+        wanted = kwargs.get("dtype")
+        if isinstance(wanted, torch.dtype) and wanted.is_floating_point:
+            kwargs["dtype"] = torch.float64
+        found = func(*args, **kwargs)
+        if func not in _CASTS or not found.is_floating_point() or found.device != first.device:
+            return found
+        return first
 
 
 def _doubled(tensor: Tensor) -> Tensor:

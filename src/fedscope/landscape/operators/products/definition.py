@@ -27,7 +27,7 @@ from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss, signs
 from fedscope.landscape.loss.float64 import precisely
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, flat, some
+from fedscope.landscape.loss.trees import Tree, flat, some, split
 from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.products.kinks import Kinks
 from fedscope.landscape.operators.products.places import place_of
@@ -36,7 +36,7 @@ from fedscope.streams import random_signs
 
 SAMPLES = 4
 Steps = tuple[tuple[float, float], ...]
-_FIRST = 1e-7  # ε, in parts of the weights' root mean square: it crosses a kink of large networks only
+_FIRST = 1e-7  # ε, in parts of a typical weight: it crosses a kink of large networks only
 _STEPS: Steps = ((1e-5, 3e-6), (1e-3, 5e-4))  # the last for networks that round to float32 inside
 _ROUNDINGS = 64  # of the loss
 _DIRECTIONS = 8  # along which the loss is looked at once more
@@ -92,18 +92,22 @@ def check_apart(loss: FlatLoss, inputs: Tree) -> None:
     Raises:
         UserError: it does.
     """
-    alone = [some(inputs, slice(i, i + 1)) for i in range(count(inputs))]
     with torch.no_grad(), loss.exact():
         together = flat(loss.outputs(inputs))
-        try:
-            apart = torch.cat([flat(loss.outputs(one)) for one in alone])
-        except Exception:  # whatever a network raises that takes no single sample
-            return
+        found = (_in_parts(loss, inputs, size) for size in (1, 2))
+        apart = next((outputs for outputs in found if outputs is not None), together)
     if not close(together, apart, together.dtype):
         raise UserError(
             "the network's output for a sample depends on the others of its batch (a mean over the batch, "
             "say), so that no sample has a gradient of its own: take the Hessian or the Gauss–Newton matrix"
         )
+
+
+def _in_parts(loss: FlatLoss, inputs: Tree, size: int) -> Tensor | None:
+    try:
+        return torch.cat([flat(loss.outputs(part)) for part in split(inputs, size)])
+    except Exception:  # whatever a network raises that takes no so few samples
+        return None
 
 
 def some_of(loss: FlatLoss, most: int = SAMPLES) -> Batch:
@@ -156,7 +160,7 @@ class _Comparison:
         double = loss.dtype == torch.float64
         self._first = _FIRST if double else single
         self._steps: Steps = _STEPS if double else ((single, single / 2),)
-        self._unit = float(loss.center.norm()) / len(loss.center) ** 0.5 or 1.0
+        self._unit = _typical(loss.center)
 
     def product(self, v: Tensor) -> Tensor:
         """See :func:`product_of`."""
@@ -259,3 +263,12 @@ class _Comparison:
     @torch.no_grad()
     def _value(self) -> Tensor:
         return self._loss.on_batch(*self._batch)
+
+
+def _typical(weights: Tensor) -> float:
+    """Return the geometric mean of the sizes that are not 0, none taken below 1e-4 of their r.m.s."""
+    sizes = weights.abs()
+    sizes = sizes[sizes > 0]
+    if not len(sizes):
+        return 1.0
+    return float(sizes.clamp(min=1e-4 * float(sizes.square().mean().sqrt())).log().mean().exp())
