@@ -86,7 +86,7 @@ class DifferentiableWeightNorm(TorchFunctionMode):
 class WrittenOut(TorchFunctionMode):
     """Within it LayerNorm and InstanceNorm by the samples' own statistics are made of plain operations.
 
-    The second derivative in forward mode of PyTorch's own (2.13) is wrong.
+    PyTorch's own (2.13) have a wrong second derivative in forward mode (pytorch/pytorch#198017).
     """
 
     def __torch_function__(
