@@ -88,7 +88,7 @@ def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:
 
 def test_clients_are_numbered_as_they_appear(tmp_path: Path) -> None:
     record = recorder(tmp_path)
-    assert [record.number(node) for node in ("x", 77, "x", "y")] == [0, 1, 0, 2]
+    assert [record.number(1, node) for node in ("x", 77, "x", "y")] == [(n, False) for n in (0, 1, 0, 2)]
 
 
 def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> None:

@@ -23,7 +23,8 @@ S = TypeVar("S")
 def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]) -> S:
     """Return the same strategy, whose rounds are registered from now on.
 
-    A client is numbered by ``partition-id`` in its metrics, or in the order in which the nodes appear.
+    A client is numbered by ``partition-id`` in its metrics. Without one, or where two nodes of a round send
+    the same, it is numbered in the order of appearance, and its model is not paired with its own data.
 
     Args:
         strategy: any, of either interface.
@@ -132,10 +133,11 @@ class _Watch:
         samples: object,
         metrics: Mapping[str, Any],
     ) -> None:
-        number = metrics.get("partition-id")
-        client = int(number) if number is not None else self.recorder.number(node)
         count = int(samples) if isinstance(samples, int | float) and samples >= 1 else None
-        self.recorder.upload(round, client, tensors, samples=count)
+        self.recorder.upload_by(
+            round, node, metrics.get("partition-id"), tensors,
+            told="partition-id", order="nodes", samples=count,
+        )  # fmt: skip
 
     def _global(self, round: int, tensors: Mapping[str, Tensor], metrics: Any) -> None:
         found = dict(metrics or {})

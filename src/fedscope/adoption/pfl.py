@@ -94,6 +94,9 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
 class Uploads(Postprocessor):  # type: ignore[misc]  # as above
     """Registers what each client sends; put it before postprocessors that change it (weighting, noise).
 
+    A user whose id is a whole number from 0 is the client of that number; others are numbered in the order of
+    appearance, and their models are not paired with their own data.
+
     An upload is the global model plus the client's update of the trained parameters. pfl keeps no other
     state of a client, so buffers are the global model's.
     """
@@ -105,13 +108,14 @@ class Uploads(Postprocessor):  # type: ignore[misc]  # as above
     def postprocess_one_user(self, *, stats: Any, user_context: Any) -> tuple[Any, Metrics]:
         """Register a client's upload; its update goes on as it is."""
         name = user_context.user_id
-        client = int(name) if str(name).isdecimal() else self._recorder.number(name)
         state: dict[str, Tensor] = dict(self.model.pytorch_model.state_dict())
         with_update = {
             key: tensor + stats[key].to(tensor) if key in stats else tensor for key, tensor in state.items()
         }
-        samples = user_context.num_datapoints
-        self._recorder.upload(self._recorder.newest + 1, client, with_update, samples=samples)
+        self._recorder.upload_by(
+            self._recorder.newest + 1, name, name, with_update,
+            told="user", order="users", samples=user_context.num_datapoints,
+        )  # fmt: skip
         return stats, Metrics()
 
 

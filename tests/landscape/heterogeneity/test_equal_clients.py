@@ -79,8 +79,10 @@ def test_one_group_of_probes_and_the_published_comparison() -> None:
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_equal_operators_stay_equal_where_bases_fit_for_one_alone(count: int) -> None:
-    """A basis that is kept grows, one that does not fit is made anew: the same curvature, another estimate."""
-    values = torch.cat([torch.linspace(50, 100, 8), torch.rand(52, generator=torch.Generator().manual_seed(1))])
+    """A basis that is kept grows, one that does not fit is made anew: two estimates of one curvature."""
+    values = torch.cat(
+        [torch.linspace(50, 100, 8), torch.rand(52, generator=torch.Generator().manual_seed(1))]
+    )
     matrix = symmetric(values, seed=2)
 
     def operator(shift: float) -> LambdaOperator:

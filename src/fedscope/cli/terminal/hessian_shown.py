@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
+from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn, who_is_who
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import all_rows, hessian_table
@@ -25,6 +25,7 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
             all_rows(record),
             redrawn(record),
             holders_unknown(record),
+            *who_is_who(record),
         ]
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")

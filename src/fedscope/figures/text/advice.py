@@ -72,6 +72,12 @@ def redrawn(record: HessianRecord) -> str | None:
     )
 
 
+def who_is_who(record: HessianRecord) -> list[str]:
+    """Return which client each model is of, and which are equal; nothing where no clients' were compared."""
+    cross = record.cross_client
+    return cross.pairing.lines if cross and cross.pairing else []
+
+
 def holders_unknown(record: HessianRecord) -> str | None:
     """Return why the influence of the samples is not told by client; None where it is, or was not asked."""
     reason = record.influence and record.influence.clients_reason

@@ -266,4 +266,5 @@ def _each(record: ClientsRecord) -> Table:
             [amount_text(one.own.share) for one in each],
             [amount_text(one.overall.share) for one in each],
         ]
-    return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), ())
+    notes = tuple(record.pairing.lines) if record.pairing else ()
+    return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), notes)

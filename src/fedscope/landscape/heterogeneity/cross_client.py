@@ -116,7 +116,8 @@ def cross_client(
             tally.add(operators, more)
             found = _compared(tally, pairs)
     converged = probes is not None or _reach(found[aim]) <= goal
-    alone = not isinstance(operators, Iterator) and len({*first_equal(tally.parameter)}) == len(tally.parameter)
+    distinct = len({*first_equal(tally.parameter)}) == len(tally.parameter)
+    alone = distinct and not isinstance(operators, Iterator)
     parts, spent = client_parts(
         operators, tally.means(), tally.fresh(), sample_probes if alone else 0,
         continued(progress, tally.matvecs),

@@ -60,7 +60,7 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     """
     same_as = first_equal(rows)
     chosen = sorted(set(same_as))
-    place = torch.tensor([chosen.index(j) for j in same_as])  # of each client's numbers, which equal ones share
+    place = torch.tensor([chosen.index(j) for j in same_as])  # of a client's numbers; equal ones share it
 
     def of_pairs(numbers: Tensor) -> Tensor:
         return numbers[..., place, :][..., place]

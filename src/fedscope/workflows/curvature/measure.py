@@ -114,7 +114,8 @@ def measure(
     if known and known.missing and known.record.batch_sizes not in ((), operator.weights):
         known = None  # of samples dealt otherwise: parts of both do not go into one record
     if known and not known.missing:
-        return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
+        found = _of_clients(trimmed(known.record, request), origin)
+        return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     if note and request.certified and not participants and (memory or is_long(operator)):
         plan = planned(problem, request, curvature, operator, resources, limit=memory, pilot=False)
         for line in described(plan):
@@ -122,11 +123,16 @@ def measure(
     record = _measured(
         problem, request, participants, stage, cache, operator, curvature, known, trail, resources
     )
-    if record.cross_client and origin:
-        record = record.edited(cross_client={**asdict(origin), **record.cross_client.to_json()})
-    record = record.edited(operator_sha256=identity(operator))
+    record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
     cache.finish(name, record)
     return finished(record.edited(reused=False))
+
+
+def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRecord:
+    """Return a record that says whose models were compared, on which rows."""
+    if not (record.cross_client and origin):
+        return record
+    return record.edited(cross_client={**record.cross_client.to_json(), **origin.entry})
 
 
 def _earlier(

@@ -44,7 +44,9 @@ def slices(
     found = problems(targets, reporter)
     if kind != "clients":
         return [(problem, None) for problem in found]
-    return [(problem, Waypoints(problem, [problem.path, *round_uploads(problem)])) for problem in found]
+    return [
+        (problem, Waypoints(problem, [problem.path, *round_uploads(problem).values()])) for problem in found
+    ]
 
 
 def _among(paths: list[Path], center: int, targets: Targets, reporter: Reporter) -> tuple[Problem, Waypoints]:
