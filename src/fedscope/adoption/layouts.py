@@ -115,7 +115,7 @@ def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
         if not re.fullmatch("[0-9]{1,9}", number) or not file:
             raise UserError(f"--client takes FILE, or K=FILE with the client's number K from 0, not {text!r}")
         if int(number) in numbers:
-            raise UserError(f"--client {number} is given twice: {numbers[int(number)]} and {file}")
+            raise UserError(f"client {int(number)} is given twice: {numbers[int(number)]} and {file}")
         numbers[int(number)] = Path(file).expanduser()  # which a shell leaves as it is after "="
     if numbers and len(numbers) < len(texts):
         raise UserError("--client takes FILE or K=FILE, not some of both; give every client's number")

@@ -57,8 +57,8 @@ def measure_clients(
     """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
-    moved = request.anchor == "start" and {"alignment", "critical"} & {*request.only}
-    if start is None and (moved or request.start):
+    moved = {"alignment", "critical"} & {*request.only}
+    if start is None and (request.start or (moved and request.anchor == "start")):
         raise UserError(no_start(problem))
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
     name = _name(problem, request, participants, start.sha256 if start else None)
@@ -66,6 +66,8 @@ def measure_clients(
     if isinstance(found, ClientsRecord):
         return found.edited(checkpoint=problem.checkpoint, reused=True)
     one = Round.of(problem, participants)
+    if moved:
+        one.check_moved(request.anchor)
     measuring = Measuring(one, request, stage, cache, _curvature(problem, request))
     check_all_finite(one, measuring.curvature)
     entries = measuring.entries()
