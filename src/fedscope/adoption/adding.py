@@ -73,7 +73,6 @@ def add(
 
 
 def _broken(state: Mapping[str, Tensor]) -> Iterator[str]:
-    """Yield a note if weights are not finite, as of a training that diverged."""
     names = [name for name, tensor in state.items() if not tensor.isfinite().all()]
     if names:
         yield f"the weights are not finite ({listed(names, 3)}): nothing can be measured at them"

@@ -220,7 +220,6 @@ class Recorder:
         self._clock = now
 
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-        """Return the network's state, the run made at the first one."""
         if self._adopted is not None:
             return fit(tensors, self._wanted, what).state
         spec, fitted = self._identity.fitted(tensors, what)

@@ -202,7 +202,6 @@ def command(
 
 
 def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:
-    """Print what the request would take."""
     from fedscope.workflows.curvature.checkpoints import plans
     from fedscope.workflows.curvature.plan import described
 
@@ -247,7 +246,6 @@ def _keep(
 
 
 def _content(records: Sequence[HessianRecord]) -> Any:
-    """Return the JSON of one record, or of several with their differences to the first."""
     if len(records) > 1:
         from fedscope.records.differences import compared  # torch: not for one
 

@@ -147,7 +147,6 @@ def _round_down(value: float) -> float:
 
 
 def _around(value: float, *, log: bool) -> tuple[float, float]:
-    """A range around a value that is the same everywhere."""
     if log:
         return value / 1.5, value * 1.5
     margin = 0.5 * abs(value) or 0.5

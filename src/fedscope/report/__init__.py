@@ -72,7 +72,6 @@ def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
 
 
 def _names(who: Subjects) -> str:
-    """Return the subjects' names for a title, of many the first ones."""
     names = [subject.name for subject in who.values()]
     if len(names) > MOST_NAMED:
         return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"

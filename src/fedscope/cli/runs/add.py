@@ -92,7 +92,6 @@ def command(
 
 
 def _name(path: Path) -> str:
-    """Return a run name made of a file's or folder's."""
     resolved = path.resolve()
     stem = resolved.name if resolved.is_dir() else resolved.stem
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", stem).strip("-._+")[:90] or "added"

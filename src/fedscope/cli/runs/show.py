@@ -50,7 +50,6 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
 
 
 def _described(found: Run) -> Answer:
-    """Return a run's manifest, metrics and checkpoints, each read and checked, and their tables."""
     from fedscope.checkpoints.file.checkpoint import load_checkpoint
     from fedscope.checkpoints.registry.whose import pairing_in
 
@@ -148,7 +147,6 @@ def _rounds(metrics: Sequence[Round]) -> console.Piece:
 
 
 def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
-    """Return the table of the quantities of the last rounds' diagnostics that one of them has."""
     last = metrics[-3:]
     rows = [
         [one.axis, *(console.cell(one.at(m)) for m in last)]
@@ -185,7 +183,6 @@ def _show_chain(chain: Sequence["Link"], *, json_target: str | None) -> None:
 
 
 def _costs(metrics: Sequence[Round]) -> list[list[str]]:
-    """Return the table rows of what the rounds cost together and on average."""
     rows = []
     for name, values, unit, scale in (
         ("to the clients", [m.bytes_down for m in metrics], "MB", 1e6),

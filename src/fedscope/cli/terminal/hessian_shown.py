@@ -77,7 +77,6 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
 
 
 def _short_of(record: HessianRecord) -> Iterator[str]:
-    """Return which quantities did not reach their tolerance."""
     cross = record.cross_client
     if record.converged is False:
         yield _unconverged(record)

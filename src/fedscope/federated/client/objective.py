@@ -227,7 +227,6 @@ class Objective:
         return batch.mix_weight * loss + (1 - batch.mix_weight) * other
 
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
-        """Add the gradient of the terms of the parameters to every row."""
         clients = self.clients
 
         def total(w: Tensor, *rows: Tensor) -> Tensor:

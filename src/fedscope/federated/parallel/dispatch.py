@@ -237,7 +237,6 @@ class Dispatch:
         return self.sizes[client]
 
     def _alike(self, client: int) -> tuple[int, int]:
-        """Return what the clients of a stack have in common."""
         return self._size(client), self.local_work(client)
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:

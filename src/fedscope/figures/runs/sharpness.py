@@ -171,7 +171,6 @@ def _tau(one: Correlation) -> str:
 
 
 def _dress(axes: Axes, values: Sequence[float]) -> None:
-    """Choose the scale and the ticks of the axis of values."""
     finite = [value for value in values if math.isfinite(value)]
     if finite and min(finite) > 0 and math.log10(max(finite) / min(finite)) > DECADES:
         axes.set_xscale("log")

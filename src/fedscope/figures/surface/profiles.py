@@ -194,7 +194,6 @@ def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[fl
 
 
 def _hatch(axes: Axes, lines: Sequence[_Line], name: str) -> None:
-    """Hatch where a line has no finite value."""
     for line in lines:
         borders = cell_edges(line.x)
         for i in np.flatnonzero(~np.isfinite(line.values[name])):

@@ -22,7 +22,6 @@ def advice(record: HessianRecord) -> list[str]:
 
 
 def _carried_by_few(record: HessianRecord) -> list[str]:
-    """Return a warning where so few samples carry λ_max that its error is known badly."""
     effective = record.lambda_max.effective_samples
     if math.isnan(effective) or effective >= FEW:
         return []

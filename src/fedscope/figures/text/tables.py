@@ -186,7 +186,6 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
 
 
 def _pairs(cross: CrossClient) -> str:
-    """Return over which pairs of clients H_N and H_D are means."""
     meaning = (
         "distinct pairs" if cross.pairs == "distinct" else "all pairs, each client with itself included,"
     )

@@ -159,7 +159,6 @@ def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Es
 
 
 def _rows(found: Estimates | None, request: Request) -> int:
-    """Return how many rows the largest basis has."""
     density = STEPS if request.density else 0
     if found is None:
         return max(ROWS, density)

@@ -111,7 +111,6 @@ def _parts(found: Mapping[str, Eigenpairs] | None, known: list[Record] | None) -
 
 
 def _ends(entries: list[Record], request: Request) -> list[Record]:
-    """Return as many entries of either end as the request has."""
     top, bottom = entries[: request.top_k], entries[len(entries) - request.top_k :]
     return [*top, *bottom] if request.both_ends else top
 

@@ -114,7 +114,6 @@ def scan(
 
 
 def _metrics(names: Sequence[str]) -> dict[str, Metric]:
-    """Return metrics under the names that they were asked for by."""
     unknown = [name for name in names if name != "accuracy" and ":" not in name]
     if unknown:
         meant = suggestion(unknown[0], ("loss", "accuracy"))

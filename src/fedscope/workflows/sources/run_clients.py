@@ -246,7 +246,6 @@ def round_uploads(problem: Problem) -> dict[int, Path]:
 
 
 def _rounds_with_uploads(run: Run) -> list[int]:
-    """Return the rounds of which the run has the global model and the uploads of two clients or more."""
     last = Counter(describe_checkpoint(path)[0].round for path in run.clients())
     return [round for round in MODELS.of(run) if max(len(run.uploads(round)), last[round]) > 1]
 

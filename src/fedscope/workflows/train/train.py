@@ -47,7 +47,6 @@ def _threads_before(request: TrainRequest) -> int | None:
 
 
 def _names(request: TrainRequest) -> Sequence[str]:
-    """Return the names of the runs; nothing where the request has no name."""
     if request.name is None:
         return []
     suffixes = [""] if request.seeds is None else [f"-s{seed}" for seed in request.seeds]
