@@ -134,8 +134,6 @@ class Adopted:
     ) -> None:
         """Write a client's last upload; ``keep``: also as the one of this round, beside those of others.
 
-        ``told``: how, and of which file, node or user (``origin``) its number is known.
-
         Raises:
             UserError: the data are divided over clients, and this is none of them.
         """

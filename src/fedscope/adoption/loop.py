@@ -18,7 +18,8 @@ State = nn.Module | Mapping[str, Tensor]
 
 
 class RegisterRounds(Recorder):
-    """Registers the rounds of a loop, as :class:`fedscope.adoption.recorder.Recorder` says, with its arguments.
+    """Registers the rounds of a loop, with the arguments of
+    :class:`fedscope.adoption.recorder.Recorder`.
 
     As a context manager it finishes the run at the end; after an exception the run stays, as unfinished.
     """

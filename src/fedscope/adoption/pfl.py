@@ -30,16 +30,11 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
     Put it after the callbacks whose metrics it takes. Where several processes simulate, the first one
     registers, and clients cannot be registered, since each process sees its own.
 
-    Args:
-        name: of the run; ``NAME-2`` and so on where it is taken.
-        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the module
-            that pfl trains it may be a part, but only once.
-        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
-        logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
-        **about: see :class:`fedscope.adoption.recorder.Federated`.
+    Name, data and ``about`` are :class:`fedscope.adoption.recorder.Recorder`'s.
 
-    Raises:
-        UserError: there is no such network or data; in the first round, tensors that are not the network's.
+    Args:
+        model: as there; in the module that pfl trains it may be a part, but only once.
+        logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
     """
 
     def __init__(

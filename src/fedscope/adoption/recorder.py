@@ -99,10 +99,9 @@ class Recorder:
         return max(self._metrics, default=0)
 
     def number(self, round: int, node: object, claim: object = None) -> tuple[int, bool]:
-        """Return the number of a client that the program names otherwise, and whether that was told.
+        """Return the number of a client that the program names otherwise, and whether it was told.
 
-        It is the client's ``claim``, a whole number from 0 that no other node of the round has; else the
-        first free one, in the order of appearance, which says nothing of whose data are whose.
+        It is the client's ``claim``, a whole number that no other node of the round has; else the next.
         """
         found = re.fullmatch(r"([0-9]{1,9})(\.0)?", str(claim))
         claimed = int(found[1]) if found else -1
@@ -127,18 +126,15 @@ class Recorder:
         order: Told,
         samples: int | None = None,
     ) -> None:
-        """Register the model of a client as :meth:`upload` does, numbered as :meth:`number` says.
-
-        ``told`` says how a number was told, ``order`` of what else it is the order of appearance.
-        """
+        """Register a client's model as :meth:`upload`, numbered by its claim or else in an ``order``."""
         if self.clients == "none":
             return
-        number, is_told = self.number(round, node, claim)
+        client, is_told = self.number(round, node, claim)
         if not is_told and self._identity.rows and not self._warned:
             self._warned = True
             warnings.warn(f"{self._name}: clients are {numbered(order)}", stacklevel=3)
         how, origin = told if is_told else order, f"{order.removesuffix('s')} {node}"
-        self.upload(round, number, tensors, samples=samples, told=how, origin=origin)
+        self.upload(round, client, tensors, samples=samples, told=how, origin=origin)
 
     def upload(
         self,

@@ -83,7 +83,6 @@ def show(name: str, json_target: str | None) -> None:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    """Return what there is to know of every data set, by name."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe
 

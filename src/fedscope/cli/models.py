@@ -71,7 +71,6 @@ def list_models(json_target: str | None) -> None:
 
 
 def _facts() -> tuple[list[Facts], dict[str, str]]:
-    """Return what there is to know of every network, and which one is each data set's default."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.models.catalogue import NETWORKS, outline
     from fedscope.models.summary import summary
@@ -142,7 +141,6 @@ def _shown(variant: Variant) -> Facts:
 
 
 def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts:
-    """Return what there is to know about a network on one input, as plain data."""
     return {
         "name": name,
         "source": record.source,

@@ -141,7 +141,6 @@ def _ceiling(finite: Sequence[Grid], *, log: bool) -> float:
 
 
 def _round_down(value: float) -> float:
-    """Return the largest of 1, 2, 5 times a power of ten that is not above ``value``."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(m * power for m in (1, 2, 5) if m == 1 or m * power <= value)
 

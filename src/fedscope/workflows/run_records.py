@@ -136,7 +136,6 @@ def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
 
 
 def _described(paths: Sequence[Path]) -> dict[str, Record]:
-    """Return round and average of global models by content hash."""
     found = [describe_checkpoint(path) for path in paths]
     return {sha256: {"round": info.round, "average": info.average} for info, sha256 in found}
 

@@ -90,7 +90,6 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
 
 
 def _unconverged(record: HessianRecord) -> str:
-    """Return what the eigenpairs fell short of, and what would mend it."""
     if record.problem.products:
         worst = max(one.residual for one in record.eigenvalues) / abs(record.lambda_max.value or math.nan)
         return (
@@ -107,7 +106,6 @@ def _unconverged(record: HessianRecord) -> str:
 
 
 def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
-    """Return each record's differences to the first, where they were made on the same samples."""
     from fedscope.figures.text.verdicts import comparison_table
 
     try:

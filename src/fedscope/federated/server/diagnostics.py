@@ -119,7 +119,6 @@ class Recorder:
         return found
 
     def _parameters(self, values: Tensor) -> Tensor:
-        """Return the shared parameters of a model (P+Q,) on the CPU."""
         parameters = values[: self._dispatch.model.size].cpu()
         return parameters if self._shared is None else parameters[self._shared]
 

@@ -232,7 +232,6 @@ class Server:
 
     @contextmanager
     def _recorded(self, memory: Memory | None, round: int) -> Iterator[Writer | None]:
-        """Open the round's folder in ``memory``, if the run has such a memory."""
         if memory is None:
             yield None
         else:

@@ -148,7 +148,6 @@ def _with_layers(record: RunCurves) -> RunCurves:
 
 
 def _mean(values: Values) -> Reach:
-    """Return the mean over seeds of (n, 2) values and reaches, and half of its 95 % interval."""
     if len(values) == 1:
         return float(values[0, 0]), float(values[0, 1])
     spread = values[:, 0].std(ddof=1) / np.sqrt(len(values))

@@ -108,7 +108,6 @@ def _marks(points: Sequence[Point]) -> list[_Mark]:
 
 
 def _draw_key(page: Page, added: Sequence[str], *, top: float) -> None:
-    """Explain hollow and filled points, above the panels."""
     kinds = (("alone", "white"), (f"with {' or '.join(added)}", style.FAINT_INK))
     handles = [
         Line2D([], [], marker="o", linestyle="", markersize=MARKER, markerfacecolor=fill,

@@ -243,6 +243,5 @@ def _correlations(filled: Sequence[FilledCell]) -> list[Record]:
 
 
 def _swept(option: str, cells: Sequence[Cell]) -> dict[str, float | None]:
-    """Return the swept option's value of each row; None for a row without it."""
     values = {cell.row: cell.settings.options.get(option) for cell in cells}
     return {row: None if value is None else float(value) for row, value in values.items()}

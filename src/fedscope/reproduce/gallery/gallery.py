@@ -208,7 +208,6 @@ def _read(path: Path, content: bytes) -> ArtefactRecord:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

@@ -101,7 +101,6 @@ def _curvature(problem: Problem, request: ClientsRequest) -> Callable[[nn.Module
 
 
 def _name(problem: Problem, request: ClientsRequest, participants: Participants, start: str | None) -> str:
-    """Return the name of a result: of all weights, rows and samples, the request, and what computes."""
     question = {
         "schema": CLIENTS_SCHEMA,
         "request": {**asdict(request), "versions": None},

@@ -257,7 +257,6 @@ class Measuring:
         return total(zip(self.one.shares, gaps, strict=True))
 
     def _loss(self, model: nn.Module, batches: Batches, op: LossOperator) -> FlatLoss:
-        """Return a model's loss on an operator's samples: recalibrated on ``batches``, dealt as there."""
         loss = FlatLoss(model, self.one.problem.loss_fn, batches, bn=self.request.bn)
         loss.batches = op.loss.batches
         return loss

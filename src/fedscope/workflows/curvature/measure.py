@@ -163,14 +163,8 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
-    asked = asdict(request)
-    for later in ("preconditioned", "blocks"):
-        if not asked[later]:
-            del asked[later]  # so that results from before it was there are found
-    if request.products == "exact":
-        del asked["products"]
     return {
-        **asked,
+        **asdict(request),
         "versions": None,
         "influence": None,  # follows from the result, and from who holds the samples
         "people": participants.fingerprint() if participants else None,
@@ -273,7 +267,6 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> Estimates:
 
 
 def _power(problem: Problem, request: Request, operator: LossOperator, stage: Stage) -> Estimates:
-    """Return the eigenvalues of a power iteration, and the trace by our own estimator."""
     seed = problem.source.seed
     with stage(f"{problem.title}: power iteration, products") as progress:
         pairs = power_eigenpairs(operator, request.top_k, seed=stream_key(seed, "power"), progress=progress)

@@ -123,7 +123,6 @@ def _metrics(names: Sequence[str]) -> dict[str, Metric]:
 
 
 def _curvature(problem: Problem, plane: Plane, chosen: Slice, values: tuple[Tensor, ...]) -> Record:
-    """Return the curvature along the axes at the centre, and over a step of the grid."""
     own = (problem.model, problem.loss_fn, problem.batches)
     steps = [float(axis[1] - axis[0]) if len(axis) > 1 else 0.0 for axis in values]
     over = all(steps) and curvature_over_steps(*own, directions=chosen.directions, steps=steps, bn=plane.bn)

@@ -90,7 +90,6 @@ def _steps(store: Registry, reference: str) -> list[Path]:
 
 
 def _rounds(store: Registry, run: Run) -> list[Path]:
-    """Return the global models of the rounds that were kept, and the newest."""
     kept, newest = run.rounds(), store.resolve(run.name)
     if len(kept) < 2:
         raise UserError(

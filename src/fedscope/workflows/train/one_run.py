@@ -187,7 +187,6 @@ def _lead(
 
 
 def _progress(done: Round) -> str:
-    """Return what a finished round says: its accuracy, or if it was not evaluated its training loss."""
     name, loss = ("training", done.train_loss) if done.accuracy is None else ("test", done.loss)
     text = f"{name} loss {'not finite' if loss is None else f'{loss:.4f}'}"
     return text if done.accuracy is None else f"accuracy {done.accuracy:.2%}, {text}"
