@@ -314,9 +314,10 @@ def test_equal_models_are_told_by_their_content(app: Path) -> None:
     run, notes = add(app, identify(*NAMES), Registry(app / "runs"), "a")
     assert notes[-1] == "clients 1, 3 have equal models; the global model is that of clients 0, 4"
     origin = Participants(load([run.final], Source())[0], "client", "own").origin()
-    assert origin.pairing == pairing_in(run)
-    assert origin.pairing
-    assert (origin.pairing.equal, origin.pairing.as_global) == (((1, 3),), (0, 4))
+    pairing = pairing_in(run)
+    assert pairing
+    assert origin.pairing == pairing.to_json()
+    assert (pairing.equal, pairing.as_global) == (((1, 3),), (0, 4))
 
 
 def test_data_of_fewer_clients_than_models(app: Path) -> None:

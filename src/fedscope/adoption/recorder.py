@@ -107,11 +107,9 @@ class Recorder:
         claimed = int(found[1]) if found else -1
         holder, before, said = self._holders.get(claimed, (node, 0, True))
         told = claimed >= 0 and (holder == node or (said and before < round))
-        free = next(number for number in count() if number not in self._holders)
-        own = self._numbers.get(node, free)
-        if self._holders.get(own, (node,))[0] != node:
-            own = free
-        number = claimed if told else own
+        number = claimed if told else self._numbers.get(node, -1)
+        if number < 0 or (not told and self._holders[number][0] != node):
+            number = next(free for free in count() if free not in self._holders)
         self._numbers[node], self._holders[number] = number, (node, round, told)
         return number, told
 
@@ -161,11 +159,11 @@ class Recorder:
         """
         if self.clients == "none":
             return
-        if not isinstance(client, int) or client < 0:
+        if not hasattr(client, "__index__") or client < 0:
             raise UserError(f"a client's number is a whole number from 0, not {client!r}")
         state = self._state(tensors, f"the upload of client {client}")
         self._written.upload(
-            client, state, round, samples=samples, told=told, origin=origin, keep=self.clients == "all"
+            int(client), state, round, samples=samples, told=told, origin=origin, keep=self.clients == "all"
         )
 
     def add(self, round: int, tensors: Mapping[str, Tensor], metrics: Mapping[str, Any]) -> None:

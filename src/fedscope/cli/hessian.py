@@ -211,7 +211,6 @@ def _plan(targets: Targets, request: Request, memory: int | None, target: str | 
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
-    """Print the stored answer, or that of a stored result; return whether there is one."""
     if answers.print_stored(place.file, target):
         return True
     found = basis.answer(place, targets, request)

@@ -44,13 +44,8 @@ class Pairing(Plain):
 
     @classmethod
     def of(cls, whose: Mapping[int, tuple[Told, str]], hashes: Mapping[int, str], sha256: str) -> "Pairing":
-        """Return the pairing of clients by their numbers.
-
-        Args:
-            whose: how each client's number was told, and its file, node, user or row.
-            hashes: of the content of each client's model.
-            sha256: of the global model's.
-        """
+        """Return the pairing of clients: how each was told and its source, the hashes of their models and
+        of the global one."""
         same: dict[str, list[int]] = {}
         for client, found in sorted(hashes.items()):
             same.setdefault(found, []).append(client)

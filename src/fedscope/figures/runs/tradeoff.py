@@ -161,7 +161,6 @@ def _label(
     lines: Sequence[Sequence[tuple[float, float]]],
     page: tuple[float, float],
 ) -> None:
-    """Name the points, except those that colour and fill identify."""
     named = sorted(marks, key=lambda mark: not mark.label)
     texts = [style.typeset(mark.label) for mark in named if mark.label]
     spots: Points = axes.transLimits.transform([at[mark.name] for mark in named]) * page

@@ -202,7 +202,6 @@ def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
 
 
 def _compared(recipe: Recipe) -> list[str]:
-    """Return the rows that are in the paper's table, or all rows if none is."""
     _, _, artefact = recipe.name.partition("/")
     known = {row for (where, row, *_) in table(recipe.paper) if where == artefact}
     return [row for row in recipe.rows if row in known] or list(recipe.rows)

@@ -151,7 +151,7 @@ def _about(one: Round, request: ClientsRequest, participants: Participants) -> R
         ],
         "rows": origin.rows,
         "rows_sha256": origin.rows_sha256,
-        "pairing": origin.entry["pairing"],
+        "pairing": origin.pairing,
         "measured": list(request.only),
         "top_k": request.top_k,
         "tol": request.tol,

@@ -78,11 +78,7 @@ class Round:
         return self.start.model
 
     def check_moved(self, anchor: str) -> None:
-        """Refuse a client whose update has no direction.
-
-        Raises:
-            UserError: its upload is the model that updates are from.
-        """
+        """Raise UserError where a client's upload is the model that updates are from."""
         begin = weights(self.anchor(anchor))
         for client in self.clients:
             if torch.equal(weights(client.model), begin):

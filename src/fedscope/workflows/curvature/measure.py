@@ -132,7 +132,7 @@ def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRe
     """Return a record that says whose models were compared, on which rows."""
     if not (record.cross_client and origin):
         return record
-    return record.edited(cross_client={**record.cross_client.to_json(), **origin.entry})
+    return record.edited(cross_client={**record.cross_client.to_json(), **asdict(origin)})
 
 
 def _earlier(

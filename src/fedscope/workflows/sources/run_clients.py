@@ -61,12 +61,7 @@ class ClientOrigin:
     uploads: dict[str, str]  # the clients' files and their content hashes
     rows: Literal["stored", "redrawn"] | None  # None: all clients have the problem's samples
     rows_sha256: str | None  # of the rows in the problem's round
-    pairing: Pairing | None = None  # who is who; None: at the global weights
-
-    @property
-    def entry(self) -> dict[str, object]:
-        """What the record of a comparison has of it."""
-        return {**vars(self), "pairing": self.pairing and self.pairing.to_json()}
+    pairing: dict[str, object] | None = None  # who is who; None: at the global weights
 
 
 class Participants:
@@ -140,7 +135,7 @@ class Participants:
             for client, path in files.items()
         }
         uploads = {files[client].name: sha256 for client, sha256 in hashes.items()}
-        pairing = Pairing.of(self._whose, hashes, self._problem.sha256) if files else None
+        pairing = Pairing.of(self._whose, hashes, self._problem.sha256).to_json() if files else None
         if not self._own:
             return ClientOrigin(uploads, None, None, pairing)
         rows: Literal["stored", "redrawn"] = "stored" if self._info.rows else "redrawn"
