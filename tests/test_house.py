@@ -20,7 +20,7 @@ GROUND = {
     "callable_module",
     "factories",
     "statistics",
-    "validation",
+    "pairing", "validation",
     "choices",
     "extras",
     "errors",

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import identify
-from fedscope.checkpoints.file.pairing import numbered
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
+from fedscope.pairing import numbered
 
 Clients = Literal["none", "last", "all"]
 SCORES = ("accuracy", "loss", "train_loss")

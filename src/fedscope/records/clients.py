@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedscope.checkpoints.file.pairing import Pairing
 from fedscope.choices import Anchor
+from fedscope.pairing import Pairing
 from fedscope.records.client_paths import AllBarriers, Critical, Noise
 from fedscope.records.cross_client import CrossClient, Matrix
 from fedscope.records.estimates import Entry, Errors, known

@@ -4,8 +4,8 @@ from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import model_validator
 
-from fedscope.checkpoints.file.pairing import Pairing
 from fedscope.choices import Reading
+from fedscope.pairing import Pairing
 from fedscope.records.estimates import Eigenvalue, Estimate, Symbol
 from fedscope.records.numbers import Count, Many, Number, Several
 from fedscope.statistics.resolution import RANGES, is_resolved

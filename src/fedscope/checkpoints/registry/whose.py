@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.file.pairing import Pairing
 from fedscope.checkpoints.registry.run import Run
 from fedscope.choices import Told
 from fedscope.errors import UserError
+from fedscope.pairing import Pairing
 
 
 def whose(client: int, path: Path) -> tuple[Told, str]:

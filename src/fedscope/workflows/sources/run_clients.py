@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.fields import UNKNOWN
-from fedscope.checkpoints.file.pairing import MENDS, Pairing, numbered, worst
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
 from fedscope.checkpoints.registry.registry import Run
@@ -30,6 +29,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.trees import joined
 from fedscope.landscape.published.resampling import Loader
+from fedscope.pairing import MENDS, Pairing, numbered, worst
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.own import own_network
