@@ -163,6 +163,16 @@ def test_a_name_with_an_equals_sign_is_a_file(app: Path) -> None:
     assert look(app / "server.pt", clients_of(["epoch=3-client_2.pt"])).clients.keys() == {2}
 
 
+def test_two_files_of_a_client_in_a_folder_are_chosen_between_by_name(app: Path) -> None:
+    """The way out that the refusal names, for the folder and for its file alone."""
+    files = saved(app, "client_{}_round_1.pt", (0, 1)) | {2: app / "client_1_round_2.pt"}
+    torch.save(filled(1.0), files[2])
+    with pytest.raises(UserError, match=r"are both of client 1 by their names; .*--client K=FILE"):
+        look(app)
+    for path in (app, app / "server.pt"):
+        assert look(path, {0: files[0], 1: files[2]}).clients == {0: files[0], 1: files[2]}
+
+
 class Strategy:
     """A strategy of messages, whose replies come as they are given, round by round."""
 

@@ -9,7 +9,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -69,16 +69,16 @@ class Layout:
 def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layout:
     """Return the layout at ``path``: one file, or a folder of a known layout, with or without ``clients``.
 
-    These are the clients' files: by their numbers; or with the numbers in their names; or without any, in an
-    order that says nothing of whose they are; or one ``.npy`` with a row for each.
+    These are the clients' files: by number; or with the numbers in all their names, or in none; or one
+    ``.npy`` with a row for each.
 
     Raises:
-        UserError: nothing, or a folder of another layout; a client's file is missing, or two are of one
-            client, or some have a number in their names and others none.
+        UserError: nothing, or a folder of another layout; a client's file is missing, or whose it is is not
+            clear.
     """
-    layout = _layout(path)
     if not clients:
-        return layout
+        return _layout(path, clients_in)
+    layout = _layout(path, lambda _: {})
     files = [*clients.values()] if isinstance(clients, Mapping) else [*clients]
     for file in files:
         if not file.exists():
@@ -102,16 +102,14 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layou
 def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
     """Return the files of ``--client FILE``, or by their numbers those of ``--client K=FILE``.
 
-    A file whose name has an equals sign is K=FILE only after a whole number.
-
     Raises:
         UserError: both forms, a number twice, no file, or no number.
     """
     numbers: dict[int, Path] = {}
     for text in texts:
         number, equals, file = text.partition("=")
-        if not equals or not (_WHOLE.fullmatch(number) or not Path(text).exists()):
-            continue
+        if not equals or (not _WHOLE.fullmatch(number) and Path(text).exists()):
+            continue  # a file whose name has an equals sign
         if not re.fullmatch("[0-9]{1,9}", number) or not file:
             raise UserError(f"--client takes FILE, or K=FILE with the client's number K from 0, not {text!r}")
         if int(number) in numbers:
@@ -122,7 +120,7 @@ def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
     return numbers or tuple(map(Path, texts))
 
 
-def _layout(path: Path) -> Layout:
+def _layout(path: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout:
     if path.is_file():
         return Layout("a file", path)
     if not path.is_dir():
@@ -131,8 +129,8 @@ def _layout(path: Path) -> Layout:
         return Layout("a folder of Hugging Face's kind", path)
     server = next((path / name for name in _SERVERS if (path / name).is_file()), None)
     if server is not None:
-        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=clients_in(path))
-    layout = _means(path) or _rounds(path)
+        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=beside(path))
+    layout = _means(path) or _rounds(path, beside)
     if layout is None:
         raise UserError(
             f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz or {' or '.join(SINGLE)}; "
@@ -141,7 +139,7 @@ def _layout(path: Path) -> Layout:
     return layout
 
 
-def _rounds(folder: Path) -> Layout | None:
+def _rounds(folder: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout | None:
     of_round: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if match := _ROUND.fullmatch(path.name):
@@ -153,7 +151,7 @@ def _rounds(folder: Path) -> Layout | None:
         return None
     newest = max(of_round)
     last = of_round.pop(newest)
-    return Layout("a file of each round (Flower)", last, newest, of_round, clients=clients_in(folder))
+    return Layout("a file of each round (Flower)", last, newest, of_round, clients=beside(folder))
 
 
 def _means(folder: Path) -> Layout | None:

@@ -59,13 +59,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def clients_in(folder: Path) -> dict[int, Path]:
-    """Return the clients' files of a folder by the number in their names.
-
-    ``client_K.pt`` and the like (FedAlign) are taken before what else has the number in its name.
-
-    Raises:
-        UserError: as :func:`numbered`.
-    """
+    """Return the clients' files of a folder as :func:`numbered`; ``client_K.pt`` before others of K."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
     plain = numbered(path for path in files if _CLIENT.fullmatch(path.stem))
     return numbered(path for path in files if not _numbers(path) <= plain.keys()) | plain
