@@ -151,8 +151,7 @@ class Recorder:
             client: its number, from 0.
             tensors: the network's state by name, or nameless (``"0"``, ``"1"``, …) in its order.
             samples: on which the client trained, where that is known.
-            told: how its number was told.
-            origin: the node or user that it is, for the record.
+            told, origin: how its number was told, and which node or user it is.
 
         Raises:
             UserError: the tensors are not the network's, or the number is none.

@@ -224,7 +224,6 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
 def _keep(
     place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
 ) -> None:
-    """Store the bases of the records, and the output of the same command for the next time."""
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):

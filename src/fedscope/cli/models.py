@@ -154,7 +154,6 @@ def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts
 
 
 def _costs(model: ResNet, projected: ResNet, channels: int, side: int) -> Facts:
-    """Return what a step of each method costs per sample, and GradAug's price in the papers."""
     from fedscope.federated.costs.expected import COUNTS, expected_costs, options, square_law
 
     costs = expected_costs(model, projected, channels, side)

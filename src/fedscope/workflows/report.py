@@ -270,7 +270,6 @@ def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request
 
 
 def _fullness(record: HessianRecord) -> tuple[int, ...]:
-    """Return what makes one of two records of the same curvature the better one to show."""
     parts = (record.density is not None) + (record.cross_client is not None)
     return parts, record.problem.samples, len(record.eigenvalues)
 

@@ -142,7 +142,6 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
 
 
 def _errors_of(found: Sequence[Group], kind: Family) -> str:
-    """Return what the bands of single runs are; empty where there is none."""
     alone = [group.records[0].metrics.diagnostics for group in found if len(group.records) == 1]
     names = [
         one.label for one in QUANTITIES

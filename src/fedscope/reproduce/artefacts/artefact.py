@@ -208,7 +208,6 @@ def _compared(recipe: Recipe) -> list[str]:
 
 
 def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
-    """Return the paper's numbers of a statement's quantity, by column and row."""
     quantity = Statement.read(statement).quantity
     return {
         label: {

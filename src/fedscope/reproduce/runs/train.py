@@ -89,7 +89,6 @@ def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Trai
 
 
 def _name(cell: Cell, settings: Settings) -> str:
-    """Return the name of a new run: experiment, method, seed, and a digest of all settings."""
     text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"

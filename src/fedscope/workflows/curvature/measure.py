@@ -129,7 +129,6 @@ def measure(
 
 
 def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRecord:
-    """Return a record that says whose models were compared, on which rows."""
     if not (record.cross_client and origin):
         return record
     return record.edited(cross_client={**record.cross_client.to_json(), **asdict(origin)})

@@ -122,7 +122,6 @@ def _reached(total: Trace, request: Request) -> bool | None:
 
 
 def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
-    """Return what reading ``code`` adds to the problem's entry, and what it has otherwise."""
     pipeline = problem.info.data.augmentation if problem.info and resampling.augment else "none"
     return {
         "samples": source.samples,

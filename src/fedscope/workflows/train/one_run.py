@@ -90,7 +90,6 @@ def _prepared(plan: RunPlan, before: Run | None) -> Federation:
 
 
 def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
-    """Register the run under its name, or under the first name that is free."""
     settings, use, request = federation.settings, plan.preset, plan.request
     _note_settings(federation, reporter)
     if use and not request.resume:
