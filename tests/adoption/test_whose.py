@@ -219,6 +219,7 @@ def test_flowers_nodes_without_a_partition_are_in_no_order(app: Path) -> None:
 
 BAD = {
     "one says nothing": ({0: 0, 1: None, 2: 2}, {0, 1, 2}),
+    "the last says nothing": ({0: 0, 1: 1, 2: None}, {0, 1, 2}),
     "two say the same": ({0: 1, 1: 1, 2: 2}, {0, 1, 2}),
     "no whole number": ({0: 0.5, 1: 1, 2: 2}, {0, 1, 2}),
     "below zero": ({0: -1, 1: 1, 2: 2}, {0, 1, 2}),
