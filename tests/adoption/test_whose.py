@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from fedscope.adoption.adding import add
 from fedscope.adoption.flower import watch
-from fedscope.adoption.identity import Identity, identify
-from fedscope.adoption.layouts import clients_of, look
+from fedscope.adoption.identity import identify
+from fedscope.adoption.layouts import clients_of
 from fedscope.adoption.loop import RegisterRounds
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
@@ -135,44 +135,6 @@ def test_a_file_that_says_it_is_another_clients_is_refused(app: Path) -> None:
         Participants(load([run.final], Source())[0], "client", "global")
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["1="], "K=FILE with the client's number K from 0, not '1='"),
-        (["x=f.pt"], "not 'x=f.pt'"),
-        (["=f.pt"], "not '=f.pt'"),
-        (["-1=a.pt"], "not '-1=a.pt'"),
-        (["+1=a.pt"], r"not '\+1=a.pt'"),
-        (["1.0=a.pt"], "not '1.0=a.pt'"),
-        (["9999999999=a.pt"], "not '9999999999=a.pt'"),
-        (["٣=a.pt"], "not '٣=a.pt'"),
-        (["1=a.pt", "01=b.pt"], "client 1 is given twice: a.pt and b.pt"),
-        (["1=a.pt", "b.pt"], "FILE or K=FILE, not some of both"),
-    ],
-)
-def test_what_is_no_client_is_refused(app: Path, given: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        clients_of(given)
-
-
-def test_a_name_with_an_equals_sign_is_a_file(app: Path) -> None:
-    torch.save(filled(0), app / "epoch=3-client_2.pt")
-    assert clients_of(["epoch=3-client_2.pt"]) == (Path("epoch=3-client_2.pt"),)
-    assert clients_of(["2=epoch=3-client_2.pt"]) == {2: Path("epoch=3-client_2.pt")}
-    assert clients_of(["2=~/a.pt"]) == {2: Path.home() / "a.pt"}  # shells leave it after an equals sign
-    assert look(app / "server.pt", clients_of(["epoch=3-client_2.pt"])).clients.keys() == {2}
-
-
-def test_two_files_of_a_client_in_a_folder_are_chosen_between_by_name(app: Path) -> None:
-    """The way out that the refusal names, for the folder and for its file alone."""
-    files = saved(app, "client_{}_round_1.pt", (0, 1)) | {2: app / "client_1_round_2.pt"}
-    torch.save(filled(1.0), files[2])
-    with pytest.raises(UserError, match=r"are both of client 1 by their names; .*--client K=FILE"):
-        look(app)
-    for path in (app, app / "server.pt"):
-        assert look(path, {0: files[0], 1: files[2]}).clients == {0: files[0], 1: files[2]}
-
-
 class Strategy:
     """A strategy of messages, whose replies come as they are given, round by round."""
 
@@ -187,10 +149,10 @@ class Strategy:
         return Arrays(filled(-1.0)), {}
 
 
-def watched(folder: Path, *rounds: Any, clients: str = "last") -> Run:
+def watched(folder: Path, *rounds: Any) -> Run:
     strategy = watch(
-        Strategy(*rounds), "flower", model=NAMES[0], dataset=NAMES[1], registry=folder, clients=clients,
-    )  # type: ignore[call-arg, arg-type]  # fmt: skip
+        Strategy(*rounds), "flower", model=NAMES[0], dataset=NAMES[1], registry=folder, clients="last",
+    )  # fmt: skip
     strategy.start(None, None, num_rounds=len(rounds))
     return Registry(folder).run("flower")
 
@@ -217,7 +179,7 @@ def test_flowers_nodes_without_a_partition_are_in_no_order(app: Path) -> None:
     assert [(one.origin, one.samples) for one in infos[:2]] == [("node 1201113", 21), ("node 2777005", 24)]
 
 
-BAD = {
+BAD: dict[str, tuple[dict[int, Any], set[int]]] = {
     "one says nothing": ({0: 0, 1: None, 2: 2}, {0, 1, 2}),
     "the last says nothing": ({0: 0, 1: 1, 2: None}, {0, 1, 2}),
     "two say the same": ({0: 1, 1: 1, 2: 2}, {0, 1, 2}),
@@ -232,7 +194,7 @@ def test_a_partition_that_is_none_pairs_nothing_and_loses_nothing(app: Path, cas
     said, numbers = BAD[case]
     rounds = [
         [
-            reply(NODES[client], client, **({} if partition is None else {"partition-id": partition}))  # type: ignore[arg-type]
+            reply(NODES[client], client, **({} if partition is None else {"partition-id": partition}))
             for client, partition in said.items()
         ]
     ] * 2
@@ -333,7 +295,6 @@ def test_equal_models_are_told_by_their_content(app: Path) -> None:
 
 def test_data_of_fewer_clients_than_models(app: Path) -> None:
     files, identity = saved(app, "client_{}.pt", range(CLIENTS + 1)), identify(*NAMES)
-    assert isinstance(identity, Identity)
     with pytest.raises(UserError, match=f"has {CLIENTS} clients from 0 up, and no client {CLIENTS}"):
         add(app / "server.pt", identity, Registry(app / "runs"), "a", clients=[*files.values()])
     assert not (app / "runs" / "a").exists()

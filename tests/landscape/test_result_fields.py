@@ -94,7 +94,8 @@ def to_first_order(forms: Tensor) -> Any:
 
 
 def reach(forms: Tensor) -> float:
-    return noise()[0].value * float(forms.std() / forms.mean()) / len(forms) ** 0.5 / 2
+    relative: float = float(forms.std() / forms.mean()) / len(forms) ** 0.5 / 2
+    return noise()[0].value * relative
 
 
 def ends_about(stderr: float, quantile: float) -> Callable[[tuple[float, float]], bool]:
@@ -134,7 +135,9 @@ BIAS, MOST = 0.2, 0.9
 def largest() -> Paired:
     """λ_max whose bias is open: it lies between 0 and ``MOST``."""
     pairs = top_eigenpairs(operator(), k=1, tol=1e-3, seed=0, by_sample=False)
-    given = {"bias_data": torch.tensor([BIAS]).double(), "bias_most": torch.tensor([MOST]).double()}
+    given: dict[str, Any] = {
+        "bias_data": torch.tensor([BIAS]).double(), "bias_most": torch.tensor([MOST]).double(),
+    }  # fmt: skip
     given["residuals"] = torch.tensor([0.01], dtype=torch.float64)
     return _largest(operator(), "these", replace(pairs, **given))
 

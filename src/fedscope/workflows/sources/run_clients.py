@@ -181,8 +181,7 @@ class Participants:
         return network(replace(checkpoint, info=info), problem.source), info
 
     def _check_pairing(self) -> None:
-        told = worst([told for told, _ in self._whose.values()] or ["run"])
-        if told in MENDS:
+        if (told := worst([told for told, _ in self._whose.values()] or ["run"])) in MENDS:
             raise UserError(
                 f"the clients of {self._problem.title} are {numbered(told)}; or compare them with "
                 "`fedscope hessian --clients --client-data global`"
@@ -198,7 +197,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
     """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
 
     Raises:
-        UserError: there are fewer than two; or of plain files two are of one client by their names.
+        UserError: there are fewer than two, or of plain files two of one client.
     """
     folder = problem.path.parent
     run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
