@@ -20,6 +20,7 @@ GROUND = {
     "callable_module",
     "factories",
     "statistics",
+    "pairing",
     "validation",
     "choices",
     "extras",

@@ -13,6 +13,7 @@ TUTORIAL = ("tutorial/train.md", "tutorial/measure.md", "tutorial/draw.md", "tut
 # blocks that are shown and not run here, by page and file, and where they are run instead
 ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("callbacks.md", "simulate.py"): "tests/adoption/test_pfl.py, where pfl is installed",
+    ("foreign.md", "client_app.py"): "tests/adoption/flower_app.py, where Flower is installed",
     ("foreign.md", "server_app.py"): "tests/adoption/flower_app.py, where Flower is installed",
 }
 

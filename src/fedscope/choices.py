@@ -17,5 +17,9 @@ Holding = Literal["own", "global"]
 Pairs = Literal["distinct", "all_including_self"]
 Reading = Literal["tensor", "parameter"]
 Anchor = Literal["start", "global"]  # what the clients' updates are from
+# how a client's number was told; the last three are orders of appearance
+Told = Literal[
+    "run", "name", "option", "row", "partition-id", "user", "loop", "files", "nodes", "users"
+]  # fmt: skip
 Against = Literal["gap", "accuracy"]  # what sharpness is compared with
 DirectionsName = Literal["eigen", "ggn", "random", "pca", "points", "line", "clients"]

@@ -78,7 +78,6 @@ def check_choices(annotated: object, **values: object) -> None:
 
 
 def _literals(annotation: object) -> list[str]:
-    """Return the texts that an annotation has; none where it takes any."""
     from typing import Literal, get_args, get_origin
 
     if annotation is str:

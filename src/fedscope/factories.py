@@ -81,7 +81,6 @@ def _is_own(file: Path, mine: Path | None) -> bool:
 
 
 def _files(module: str) -> Path | None:
-    """Return the file of a module, or the folder of the package that it is in."""
     top = sys.modules.get(module.partition(".")[0])
     file = getattr(top, "__file__", None)
     if file is None:

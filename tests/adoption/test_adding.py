@@ -92,9 +92,14 @@ def test_one_file_with_clients_elsewhere(tmp_path: Path, digits: Identity) -> No
     registry = Registry(tmp_path / "runs")
     files = (tmp_path / "a.safetensors", tmp_path / "b.safetensors")
     run, notes = add(tmp_path / "last.ckpt", mine, registry, "one", clients=files)
-    assert notes == ("removed the prefix state_dict.model. from 4 names",)
+    renamed, whose, equal = notes
+    assert renamed == "removed the prefix state_dict.model. from 4 names"
+    assert whose.startswith(
+        "clients 0 is a.safetensors, 1 is b.safetensors: numbered in the order of the files"
+    )
+    assert equal == "the global model is that of clients 0, 1"
     assert [path.name for path in run.clients()] == ["0000.pt", "0001.pt"]
-    assert run.manifest().added.notes == notes  # type: ignore[union-attr]
+    assert run.manifest().added.notes == (renamed,)  # type: ignore[union-attr]
 
 
 def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -173,10 +178,11 @@ def own(tmp_path: Path, code: Callable[[str, str], Path]) -> Path:
 
 
 def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
-    registry, files = Registry(own / "runs"), (own / "w.pt",) * 2
+    registry, files = Registry(own / "runs"), dict.fromkeys((0, 1), own / "w.pt")
     identity = identify("own_of_added:network", "own_of_added:data")
     run, notes = add(own / "w.pt", identity, registry, "own", clients=files)
-    assert notes == ("own_of_added:data makes a data set for each of 2 clients",)
+    assert notes[0] == "own_of_added:data makes a data set for each of 2 clients"
+    assert notes[1] == f"clients 0 is {own / 'w.pt'}, 1 is {own / 'w.pt'}: numbered by --client K=FILE"
     info = load_checkpoint(run.final).info
     assert (info.model.classes, info.data.train_samples, info.data.test_samples) == (2, 30, 10)
     assert (info.settings.partition, info.settings.clients) == ("own", 2)
@@ -191,7 +197,7 @@ def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
     (left_out,) = load([frozen.final], Source())[0].notes
     assert left_out == "left out 6 parameters that require no gradient; 2 are analysed"
     with pytest.raises(UserError, match="has 2 clients from 0 up, and no client 2"):
-        add(own / "w.pt", identity, registry, "three", clients=(*files, own / "w.pt"))
+        add(own / "w.pt", identity, registry, "three", clients=files | {2: own / "w.pt"})
     assert not (own / "runs" / "three").exists()
 
 
@@ -206,11 +212,12 @@ def test_a_clients_file_that_says_its_number_is_that_client(own: Path) -> None:
     for name, files, numbers in (
         ("turned", ("client_1.pt", "client-0.npz"), [0, 1]),
         ("some", ("client_1.pt",), [1]),
-        ("mixed", ("client_1.pt", "other.pt"), [0, 1]),
     ):
         run, _ = add(own / "w.pt", identity, registry, name, clients=tuple(own / file for file in files))
         infos = [load_checkpoint(path).info for path in run.clients()]
         assert [(one.client, one.samples) for one in infos] == [(n, (10, 20)[n]) for n in numbers]
+    with pytest.raises(UserError, match=r"client_1\.pt has a client's number.*other\.pt has none"):
+        add(own / "w.pt", identity, registry, "mixed", clients=(own / "client_1.pt", own / "other.pt"))
     plain, two = identify("own_of_added:network", "mine"), (own / "client_1.pt", own / "client_7.pt")
     run, _ = add(own / "w.pt", plain, registry, "far", clients=two)
     assert [load_checkpoint(path).info.client for path in run.clients()] == [1, 7]

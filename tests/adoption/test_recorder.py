@@ -79,6 +79,16 @@ def test_scores_may_be_of_numpy_and_torch(tmp_path: Path) -> None:
     assert (found.accuracy, found.loss, found.train_loss) == (0.5, 0.25, 2.0)
 
 
+def test_a_round_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter((100.0, 103.0, 105.5, 115.5))
+    monkeypatch.setattr("fedscope.adoption.recorder.time.perf_counter", lambda: next(times))
+    record = recorder(tmp_path)
+    for round in (1, 2, 3):
+        record.add(round, filled(round), {})
+    assert record.run
+    assert [one.seconds for one in record.run.metrics()] == [3.0, 2.5, 10.0]
+
+
 def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:
     record = recorder(tmp_path)
     record.add(1, dict(zip("01", filled(3).values(), strict=True)), {})
@@ -88,7 +98,7 @@ def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:
 
 def test_clients_are_numbered_as_they_appear(tmp_path: Path) -> None:
     record = recorder(tmp_path)
-    assert [record.number(node) for node in ("x", 77, "x", "y")] == [0, 1, 0, 2]
+    assert [record.number(1, node) for node in ("x", 77, "x", "y")] == [(n, False) for n in (0, 1, 0, 2)]
 
 
 def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Files that another program wrote, as a run of the registry."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fedscope.adoption.layouts import Layout, look
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.whose import pairing_in
 from fedscope.storage import remove_tree
 
 
@@ -23,10 +24,10 @@ def add(
     *,
     known: Mapping[str, object] | None = None,
     round: int | None = None,
-    clients: tuple[Path, ...] = (),
+    clients: Sequence[Path] | Mapping[int, Path] = (),
     entry: str = "",
 ) -> tuple[Run, tuple[str, ...]]:
-    """Register the checkpoints at ``path``; return the run, and what was renamed or left out.
+    """Register the checkpoints at ``path``; return the run, what was renamed or left out, and who is who.
 
     Args:
         path: a file, or a folder of a layout that :mod:`fedscope.adoption.layouts` knows.
@@ -35,7 +36,7 @@ def add(
         name: of the run.
         known: see :class:`Adopted`.
         round: that the newest global model is of, where its file does not say; else 0.
-        clients: the clients' files, in their order, where they are not beside it.
+        clients: the clients' files where they are not beside it, as :func:`look` takes them.
         entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
 
     Raises:
@@ -56,8 +57,9 @@ def add(
         known=values, notes=notes,
     )  # fmt: skip
     try:
-        for client, state in _uploads(layout, identity, entry):
-            adopted.upload(client, state, newest or 0)
+        for client, file, origin, tensors in layout.uploads():
+            state = identity.fitted(tensors, f"{file} (client {client})", entry)[1].state
+            adopted.upload(client, state, newest or 0, told=layout.told, origin=origin)
         for earlier, file in layout.kept.items():
             adopted.after_round(_state(identity, file, entry), earlier)
         for mean, file in layout.averages.items():
@@ -66,11 +68,11 @@ def add(
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise
-    return adopted.run, (*identity.notes, *notes)
+    pairing = pairing_in(adopted.run)
+    return adopted.run, (*identity.notes, *notes, *(pairing.lines if pairing else ()))
 
 
 def _broken(state: Mapping[str, Tensor]) -> Iterator[str]:
-    """Yield a note if weights are not finite, as of a training that diverged."""
     names = [name for name, tensor in state.items() if not tensor.isfinite().all()]
     if names:
         yield f"the weights are not finite ({listed(names, 3)}): nothing can be measured at them"
@@ -85,8 +87,3 @@ def _count(layout: Layout) -> int:
 
 def _state(identity: Identity, file: Path, entry: str) -> dict[str, Tensor]:
     return identity.fitted(read(file), str(file), entry)[1].state
-
-
-def _uploads(layout: Layout, identity: Identity, entry: str) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    for client, file, tensors in layout.uploads():
-        yield client, identity.fitted(tensors, f"{file} (client {client})", entry)[1].state

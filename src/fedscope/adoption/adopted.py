@@ -13,7 +13,9 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import packed
 from fedscope.checkpoints.registry.run import checked_name
+from fedscope.choices import Told
 from fedscope.errors import UserError
+from fedscope.pairing import MENDS
 from fedscope.storage import move
 
 
@@ -72,6 +74,8 @@ class Adopted:
         client: int | None = None,
         samples: int | None = None,
         average: str = "cld",
+        told: Told = "run",
+        origin: str = "",
     ) -> CheckpointInfo:
         """Return the description of the checkpoint of a round: global, or a client's upload."""
         return CheckpointInfo.model_validate(
@@ -86,6 +90,8 @@ class Adopted:
                 "model": self.model,
                 "data": self.data,
                 "versions": versions(),
+                "told": told,
+                "origin": origin,
                 "rows": self._rows.spec.sha256 if self._rows else "",
             }
         )
@@ -121,6 +127,8 @@ class Adopted:
         state: Mapping[str, Tensor],
         round: int,
         *,
+        told: Told,
+        origin: str,
         samples: int | None = None,
         keep: bool = False,
     ) -> None:
@@ -129,14 +137,14 @@ class Adopted:
         Raises:
             UserError: the data are divided over clients, and this is none of them.
         """
-        if self._rows:
+        if self._rows and told not in MENDS:
             counts = self._rows.spec.counts
             if client >= len(counts):
                 raise UserError(
                     f"{self.data.name} has {len(counts)} clients from 0 up, and no client {client}"
                 )
             samples = counts[client]
-        info = self.info(round, client=client, samples=samples or None)
+        info = self.info(round, client=client, samples=samples or None, told=told, origin=origin)
         save_checkpoint(self.run.client(client), state, info)
         if keep:
             save_checkpoint(self.run.client(client, round), state, info)

@@ -9,7 +9,7 @@ and metrics are recorded. Both of Flower's interfaces are understood: strategies
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, Unpack
 
 import torch
@@ -18,12 +18,14 @@ from torch import Tensor, nn
 from fedscope.adoption.recorder import Federated, Recorder
 
 S = TypeVar("S")
+Hook = Callable[..., Any]
 
 
 def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]) -> S:
     """Return the same strategy, whose rounds are registered from now on.
 
-    A client is numbered by ``partition-id`` in its metrics, or in the order in which the nodes appear.
+    A client is numbered by ``partition-id`` in its metrics. Without one, or where two nodes of a round send
+    the same, it is numbered in the order of appearance, and its model is not paired with its own data.
 
     Args:
         strategy: any, of either interface.
@@ -38,91 +40,71 @@ def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **abo
         UserError: no such network or data; and, in the first round, arrays that do not fit the network.
     """
     about["method"] = about.get("method") or type(strategy).__name__
-    recorder = Recorder(name, model=model, dataset=dataset, source="Flower", **about)
+    watching = _Watch(Recorder(name, model=model, dataset=dataset, source="Flower", **about))
     for hook in ("start", "aggregate_train", "aggregate_evaluate", "aggregate_fit", "evaluate"):
         inner = getattr(strategy, hook, None)
         if inner is not None:
-            setattr(strategy, hook, wraps(inner)(getattr(_Watch(recorder), hook)(inner)))
+            setattr(strategy, hook, wraps(inner)(partial(getattr(watching, hook), inner)))
     return strategy
 
 
 class _Watch:
-    """Passes what a strategy sees to a recorder. Each method wraps the strategy's method of its name."""
+    """Passes what a strategy sees to a recorder. Each method stands for the strategy's method of its name."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
-    def start(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            given = inspect.signature(inner).bind(*args, **kwargs)
-            given.apply_defaults()
-            self.recorder.rounds = given.arguments.get("num_rounds", self.recorder.rounds)
-            if evaluate := given.arguments.get("evaluate_fn"):
-                given.arguments["evaluate_fn"] = self._evaluated(evaluate)
-            result = inner(*given.args, **given.kwargs)
-            self.recorder.finish()
-            return result
+    def start(self, inner: Hook, *args: Any, **kwargs: Any) -> Any:
+        given = inspect.signature(inner).bind(*args, **kwargs)
+        given.apply_defaults()
+        self.recorder.rounds = given.arguments.get("num_rounds", self.recorder.rounds)
+        if evaluate := given.arguments.get("evaluate_fn"):
+            given.arguments["evaluate_fn"] = partial(self._evaluated, evaluate)
+        result = inner(*given.args, **given.kwargs)
+        self.recorder.finish()
+        return result
 
-        return call
+    def aggregate_train(self, inner: Hook, server_round: int, replies: Iterable[Any]) -> Any:
+        replies = list(replies)
+        good = sorted((r for r in replies if r.has_content()), key=lambda r: r.metadata.src_node_id)
+        for reply in good if self.recorder.clients != "none" else ():
+            numbers = {k: v for record in reply.content.metric_records.values() for k, v in record.items()}
+            node = reply.metadata.src_node_id
+            self._upload(server_round, node, _arrays(reply.content), numbers.get("num-examples"), numbers)
+        arrays, metrics = result = inner(server_round, replies)
+        if arrays is not None:
+            self._global(server_round, arrays.to_torch_state_dict(), metrics)
+        return result
 
-    def aggregate_train(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(server_round: int, replies: Iterable[Any]) -> Any:
-            replies = list(replies)
-            good = sorted((r for r in replies if r.has_content()), key=lambda r: r.metadata.src_node_id)
-            for reply in good if self.recorder.clients != "none" else ():
-                numbers = {
-                    k: v for record in reply.content.metric_records.values() for k, v in record.items()
-                }
-                node = reply.metadata.src_node_id
-                self._upload(server_round, node, _arrays(reply.content), numbers.get("num-examples"), numbers)
-            arrays, metrics = result = inner(server_round, replies)
-            if arrays is not None:
-                self._global(server_round, arrays.to_torch_state_dict(), metrics)
-            return result
+    def aggregate_fit(self, inner: Hook, server_round: int, results: Any, failures: Any) -> Any:
+        for client, answer in (
+            sorted(results, key=lambda r: r[0].cid) if self.recorder.clients != "none" else ()
+        ):
+            state = _ndarrays(answer.parameters)
+            self._upload(server_round, client.cid, state, answer.num_examples, answer.metrics or {})
+        parameters, metrics = result = inner(server_round, results, failures)
+        if parameters is not None:
+            self._global(server_round, _ndarrays(parameters), metrics)
+            if server_round == self.recorder.rounds:
+                self.recorder.finish()
+        return result
 
-        return call
+    def aggregate_evaluate(self, inner: Hook, server_round: int, *args: Any) -> Any:
+        result = inner(server_round, *args)
+        loss, found = result if isinstance(result, tuple) else (None, result)
+        self.recorder.note(server_round, {"loss": loss, **dict(found or {})})
+        return result
 
-    def aggregate_fit(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(server_round: int, results: Any, failures: Any) -> Any:
-            for client, answer in (
-                sorted(results, key=lambda r: r[0].cid) if self.recorder.clients != "none" else ()
-            ):
-                state = _ndarrays(answer.parameters)
-                self._upload(server_round, client.cid, state, answer.num_examples, answer.metrics or {})
-            parameters, metrics = result = inner(server_round, results, failures)
-            if parameters is not None:
-                self._global(server_round, _ndarrays(parameters), metrics)
-                if server_round == self.recorder.rounds:
-                    self.recorder.finish()
-            return result
+    def evaluate(self, inner: Hook, server_round: int, parameters: Any) -> Any:
+        result = inner(server_round, parameters)
+        if result is not None:
+            self.recorder.note(server_round, {"loss": result[0], **dict(result[1] or {})})
+        return result
 
-        return call
-
-    def aggregate_evaluate(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(server_round: int, *args: Any) -> Any:
-            result = inner(server_round, *args)
-            loss, found = result if isinstance(result, tuple) else (None, result)
-            self.recorder.note(server_round, {"loss": loss, **dict(found or {})})
-            return result
-
-        return call
-
-    def evaluate(self, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(server_round: int, parameters: Any) -> Any:
-            result = inner(server_round, parameters)
-            if result is not None:
-                self.recorder.note(server_round, {"loss": result[0], **dict(result[1] or {})})
-            return result
-
-        return call
-
-    def _evaluated(self, evaluate: Callable[..., Any]) -> Callable[..., Any]:
-        def call(server_round: int, arrays: Any) -> Any:
-            result = evaluate(server_round, arrays)
-            self.recorder.note(server_round, dict(result or {}))
-            return result
-
-        return call
+    def _evaluated(self, evaluate: Hook, server_round: int, arrays: Any) -> Any:
+        result = evaluate(server_round, arrays)
+        self.recorder.note(server_round, dict(result or {}))
+        return result
 
     def _upload(
         self,
@@ -132,10 +114,11 @@ class _Watch:
         samples: object,
         metrics: Mapping[str, Any],
     ) -> None:
-        number = metrics.get("partition-id")
-        client = int(number) if number is not None else self.recorder.number(node)
         count = int(samples) if isinstance(samples, int | float) and samples >= 1 else None
-        self.recorder.upload(round, client, tensors, samples=count)
+        self.recorder.upload_by(
+            round, node, metrics.get("partition-id"), tensors,
+            told="partition-id", order="nodes", samples=count,
+        )  # fmt: skip
 
     def _global(self, round: int, tensors: Mapping[str, Tensor], metrics: Any) -> None:
         found = dict(metrics or {})

@@ -9,19 +9,21 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
 
 from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, numbered, read
+from fedscope.choices import Told
 from fedscope.errors import UserError
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
 _ROUND = re.compile(
     r"(?:[a-z]+[-_])*round[-_]?([0-9]{1,9})(?:[-_][a-z]+)*\.(?:npz|pt|pth|safetensors)", re.IGNORECASE
 )
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _SERVERS = ("server.pt", "server.pth")
 
 
@@ -36,18 +38,20 @@ class Layout:
     averages: dict[str, Path] = field(default_factory=dict)  # the newest means "sel", "all"
     clients: dict[int, Path] = field(default_factory=dict)
     rows: Path | None = None  # an array with a row of parameters for each client
+    told: Told = "name"  # how it was told which client is which
 
-    def uploads(self) -> Iterator[tuple[int, Path, dict[str, Tensor]]]:
-        """Yield (client, file, its tensors), one at a time.
+    def uploads(self) -> Iterator[tuple[int, Path, str, dict[str, Tensor]]]:
+        """Yield (client, file, which file or row this is, its tensors), one at a time.
 
         Raises:
             UserError: a file cannot be read.
         """
+        alike = len({path.name for path in self.clients.values()}) < len(self.clients)
         for client, path in sorted(self.clients.items()):
-            yield client, path, read(path)
+            yield client, path, str(path) if alike else path.name, read(path)
         if self.rows is not None:
             for client, row in enumerate(self.table()):
-                yield client, self.rows, {"": row}
+                yield client, self.rows, f"row {client} of {self.rows.name}", {"": row}
 
     def table(self) -> Tensor:
         """Return the array of ``rows``, (clients, numbers).
@@ -62,29 +66,61 @@ class Layout:
         return table
 
 
-def look(path: Path, clients: tuple[Path, ...] = ()) -> Layout:
+def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layout:
     """Return the layout at ``path``: one file, or a folder of a known layout, with or without ``clients``.
 
-    These are the clients' files, of which each ``client_K`` is client K, or else all are numbered from 0 in
-    their order; or one ``.npy`` with a row for each.
+    These are the clients' files: by number; or with the numbers in all their names, or in none; or one
+    ``.npy`` with a row for each.
 
     Raises:
-        UserError: nothing, or a folder of another layout; or a client's file is missing.
+        UserError: nothing, or a folder of another layout; a client's file is missing, or whose it is is not
+            clear.
     """
-    layout = _layout(path)
     if not clients:
-        return layout
-    for file in clients:
+        return _layout(path, clients_in)
+    layout = _layout(path, lambda _: {})
+    files = [*clients.values()] if isinstance(clients, Mapping) else [*clients]
+    for file in files:
         if not file.exists():
             raise UserError(f"no such file or folder: {file}")
-    rows = clients[0] if len(clients) == 1 and clients[0].suffix == ".npy" else None
-    named = numbered(clients)
-    if len(named) < len(clients):
-        named = dict(enumerate(clients))
-    return replace(layout, clients={} if rows else named, rows=rows)
+    if isinstance(clients, Mapping):
+        return replace(layout, clients=dict(clients), rows=None, told="option")
+    if len(files) == 1 and files[0].suffix == ".npy":
+        return replace(layout, clients={}, rows=files[0], told="row")
+    named = numbered(files)
+    bare = [file for file in files if file not in named.values()]
+    if not named:
+        return replace(layout, clients=dict(enumerate(files)), rows=None, told="files")
+    if bare:
+        raise UserError(
+            f"{next(iter(named.values())).name} has a client's number in its name and {bare[0].name} has "
+            "none; give each as --client K=FILE"
+        )
+    return replace(layout, clients=named, rows=None)
 
 
-def _layout(path: Path) -> Layout:
+def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
+    """Return the files of ``--client FILE``, or by their numbers those of ``--client K=FILE``.
+
+    Raises:
+        UserError: both forms, a number twice, no file, or no number.
+    """
+    numbers: dict[int, Path] = {}
+    for text in texts:
+        number, equals, file = text.partition("=")
+        if not equals or (not _WHOLE.fullmatch(number) and Path(text).exists()):
+            continue  # a file whose name has an equals sign
+        if not re.fullmatch("[0-9]{1,9}", number) or not file:
+            raise UserError(f"--client takes FILE, or K=FILE with the client's number K from 0, not {text!r}")
+        if int(number) in numbers:
+            raise UserError(f"client {int(number)} is given twice: {numbers[int(number)]} and {file}")
+        numbers[int(number)] = Path(file).expanduser()  # which a shell leaves as it is after "="
+    if numbers and len(numbers) < len(texts):
+        raise UserError("--client takes FILE or K=FILE, not some of both; give every client's number")
+    return numbers or tuple(map(Path, texts))
+
+
+def _layout(path: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout:
     if path.is_file():
         return Layout("a file", path)
     if not path.is_dir():
@@ -93,8 +129,8 @@ def _layout(path: Path) -> Layout:
         return Layout("a folder of Hugging Face's kind", path)
     server = next((path / name for name in _SERVERS if (path / name).is_file()), None)
     if server is not None:
-        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=clients_in(path))
-    layout = _means(path) or _rounds(path)
+        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=beside(path))
+    layout = _means(path) or _rounds(path, beside)
     if layout is None:
         raise UserError(
             f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz or {' or '.join(SINGLE)}; "
@@ -103,7 +139,7 @@ def _layout(path: Path) -> Layout:
     return layout
 
 
-def _rounds(folder: Path) -> Layout | None:
+def _rounds(folder: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout | None:
     of_round: dict[int, Path] = {}
     for path in sorted(folder.iterdir()):
         if match := _ROUND.fullmatch(path.name):
@@ -115,7 +151,7 @@ def _rounds(folder: Path) -> Layout | None:
         return None
     newest = max(of_round)
     last = of_round.pop(newest)
-    return Layout("a file of each round (Flower)", last, newest, of_round, clients=clients_in(folder))
+    return Layout("a file of each round (Flower)", last, newest, of_round, clients=beside(folder))
 
 
 def _means(folder: Path) -> Layout | None:
@@ -137,4 +173,5 @@ def _means(folder: Path) -> Layout | None:
         of_round,
         {name: path for name, path in rounds[newest].items() if name != "cld"},
         rows=rows if rows.is_file() else None,
+        told="row",
     )

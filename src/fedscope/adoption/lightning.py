@@ -24,18 +24,13 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
     Where several processes train, the first one registers. Strategies that shard the model are not
     supported: their modules do not hold the whole state.
 
+    Name, data and ``about`` are :class:`fedscope.adoption.recorder.Recorder`'s.
+
     Args:
-        name: of the run; ``NAME-2`` and so on where it is taken.
-        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the
-            LightningModule it may be a part, such as ``self.net``, but only once.
-        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
+        model: as there; in the LightningModule it may be a part, such as ``self.net``, but only once.
         every: epochs of a round.
         logged: score (accuracy, loss, train_loss) → the name under which the module logs it; by default
             :data:`LOGGED`.
-        **about: see :class:`fedscope.adoption.recorder.About`.
-
-    Raises:
-        UserError: there is no such network or data; in the first round, tensors that are not the network's.
     """
 
     def __init__(

@@ -13,35 +13,21 @@ from typing import Any, Self, Unpack
 from torch import Tensor, nn
 
 from fedscope.adoption.recorder import Federated, Recorder
-from fedscope.checkpoints.registry.registry import Run
 
 State = nn.Module | Mapping[str, Tensor]
 
 
-class RegisterRounds:
-    """Registers the rounds of a loop, as :class:`fedscope.adoption.recorder.Recorder` says.
+class RegisterRounds(Recorder):
+    """Registers the rounds of a loop, with the arguments of
+    :class:`fedscope.adoption.recorder.Recorder`.
 
     As a context manager it finishes the run at the end; after an exception the run stays, as unfinished.
-
-    Args:
-        name: of the run; ``NAME-2`` and so on where it is taken.
-        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the loop's own module.
-        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
-        **about: see :class:`fedscope.adoption.recorder.Federated`.
-
-    Raises:
-        UserError: there is no such network or data.
     """
 
     def __init__(
         self, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]
     ) -> None:
-        self._recorder = Recorder(name, model=model, dataset=dataset, source="a training loop", **about)
-
-    @property
-    def run(self) -> Run | None:
-        """The run, from the first round on."""
-        return self._recorder.run
+        super().__init__(name, model=model, dataset=dataset, source="a training loop", **about)
 
     def round(
         self,
@@ -62,14 +48,10 @@ class RegisterRounds:
         Raises:
             UserError: tensors that are not the network's, or a score that is no number.
         """
-        number, counts = self._recorder.newest + 1, samples or {}
+        number, counts = self.newest + 1, samples or {}
         for client, upload in sorted((clients or {}).items()):
-            self._recorder.upload(number, client, _state(upload), samples=counts.get(client))
-        self._recorder.add(number, _state(model), metrics or {})
-
-    def finish(self) -> None:
-        """Make the newest global model the run's final one."""
-        self._recorder.finish()
+            self.upload(number, client, _state(upload), samples=counts.get(client))
+        self.add(number, _state(model), metrics or {})
 
     def __enter__(self) -> Self:
         return self

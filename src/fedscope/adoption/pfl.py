@@ -30,16 +30,11 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
     Put it after the callbacks whose metrics it takes. Where several processes simulate, the first one
     registers, and clients cannot be registered, since each process sees its own.
 
-    Args:
-        name: of the run; ``NAME-2`` and so on where it is taken.
-        model: a network of the catalogue by name, ``MODULE:FACTORY``, or the network itself. In the module
-            that pfl trains it may be a part, but only once.
-        dataset: of the catalogue, ``MODULE:FACTORY``; or, with a network of one's own, any name.
-        logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
-        **about: see :class:`fedscope.adoption.recorder.Federated`.
+    Name, data and ``about`` are :class:`fedscope.adoption.recorder.Recorder`'s.
 
-    Raises:
-        UserError: there is no such network or data; in the first round, tensors that are not the network's.
+    Args:
+        model: as there; in the module that pfl trains it may be a part, but only once.
+        logged: score (accuracy, loss, train_loss) → the name of pfl's metric; by default :data:`LOGGED`.
     """
 
     def __init__(
@@ -94,6 +89,9 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
 class Uploads(Postprocessor):  # type: ignore[misc]  # as above
     """Registers what each client sends; put it before postprocessors that change it (weighting, noise).
 
+    A user whose id is a whole number from 0 is the client of that number; others are numbered in the order of
+    appearance, and their models are not paired with their own data.
+
     An upload is the global model plus the client's update of the trained parameters. pfl keeps no other
     state of a client, so buffers are the global model's.
     """
@@ -105,13 +103,14 @@ class Uploads(Postprocessor):  # type: ignore[misc]  # as above
     def postprocess_one_user(self, *, stats: Any, user_context: Any) -> tuple[Any, Metrics]:
         """Register a client's upload; its update goes on as it is."""
         name = user_context.user_id
-        client = int(name) if str(name).isdecimal() else self._recorder.number(name)
         state: dict[str, Tensor] = dict(self.model.pytorch_model.state_dict())
         with_update = {
             key: tensor + stats[key].to(tensor) if key in stats else tensor for key, tensor in state.items()
         }
-        samples = user_context.num_datapoints
-        self._recorder.upload(self._recorder.newest + 1, client, with_update, samples=samples)
+        self._recorder.upload_by(
+            self._recorder.newest + 1, name, name, with_update,
+            told="user", order="users", samples=user_context.num_datapoints,
+        )  # fmt: skip
         return stats, Metrics()
 
 

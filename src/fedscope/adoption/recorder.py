@@ -1,8 +1,11 @@
 """Rounds and clients of a training that another program leads, registered while it runs."""
 
 import math
+import re
 import time
+import warnings
 from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -13,7 +16,9 @@ from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
+from fedscope.pairing import numbered
 
 Clients = Literal["none", "last", "all"]
 SCORES = ("accuracy", "loss", "train_loss")
@@ -78,7 +83,9 @@ class Recorder:
         self._adopted: Adopted | None = None
         self._wanted: Mapping[str, Tensor] = {}
         self._metrics: dict[int, Round] = {}
-        self._numbers: dict[object, int] = {}
+        self._numbers: dict[object, int] = {}  # of nodes and users
+        self._holders: dict[int, tuple[object, int, bool]] = {}  # number → node, round, whether it said so
+        self._warned = False
         self._clock = time.perf_counter()
 
     @property
@@ -91,12 +98,51 @@ class Recorder:
         """The newest round that is registered; 0 before the first."""
         return max(self._metrics, default=0)
 
-    def number(self, node: object) -> int:
-        """Return the number of a client that the program names otherwise: in the order of appearance."""
-        return self._numbers.setdefault(node, len(self._numbers))
+    def number(self, round: int, node: object, claim: object = None) -> tuple[int, bool]:
+        """Return the number of a client that the program names otherwise, and whether it was told.
+
+        It is the client's ``claim``, a whole number that no other node of the round has; else the next.
+        """
+        found = re.fullmatch(r"([0-9]{1,9})(\.0)?", str(claim))
+        claimed = int(found[1]) if found else -1
+        holder, before, said = self._holders.get(claimed, (node, 0, True))
+        told = claimed >= 0 and (holder == node or (said and before < round))
+        number = claimed if told else self._numbers.get(node, -1)
+        if number < 0 or (not told and self._holders[number][0] != node):
+            number = next(free for free in count() if free not in self._holders)
+        self._numbers[node], self._holders[number] = number, (node, round, told)
+        return number, told
+
+    def upload_by(
+        self,
+        round: int,
+        node: object,
+        claim: object,
+        tensors: Mapping[str, Tensor],
+        *,
+        told: Told,
+        order: Told,
+        samples: int | None = None,
+    ) -> None:
+        """Register a client's model as :meth:`upload`, numbered by its claim or else in an ``order``."""
+        if self.clients == "none":
+            return
+        client, is_told = self.number(round, node, claim)
+        if not is_told and self._identity.rows and not self._warned:
+            self._warned = True
+            warnings.warn(f"{self._name}: clients are {numbered(order)}", stacklevel=3)
+        how, origin = told if is_told else order, f"{order.removesuffix('s')} {node}"
+        self.upload(round, client, tensors, samples=samples, told=how, origin=origin)
 
     def upload(
-        self, round: int, client: int, tensors: Mapping[str, Tensor], *, samples: int | None = None
+        self,
+        round: int,
+        client: int,
+        tensors: Mapping[str, Tensor],
+        *,
+        samples: int | None = None,
+        told: Told = "loop",
+        origin: str = "",
     ) -> None:
         """Register a client's model at the end of its local training, unless no clients are to be.
 
@@ -105,14 +151,19 @@ class Recorder:
             client: its number, from 0.
             tensors: the network's state by name, or nameless (``"0"``, ``"1"``, …) in its order.
             samples: on which the client trained, where that is known.
+            told, origin: how its number was told, and which node or user it is.
 
         Raises:
-            UserError: the tensors are not the network's.
+            UserError: the tensors are not the network's, or the number is none.
         """
         if self.clients == "none":
             return
+        if not hasattr(client, "__index__") or client < 0:
+            raise UserError(f"a client's number is a whole number from 0, not {client!r}")
         state = self._state(tensors, f"the upload of client {client}")
-        self._written.upload(client, state, round, samples=samples, keep=self.clients == "all")
+        self._written.upload(
+            int(client), state, round, samples=samples, told=told, origin=origin, keep=self.clients == "all"
+        )
 
     def add(self, round: int, tensors: Mapping[str, Tensor], metrics: Mapping[str, Any]) -> None:
         """Register the global model after a round, which is then the run's newest.
@@ -162,7 +213,6 @@ class Recorder:
         self._clock = now
 
     def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-        """Return the network's state, the run made at the first one."""
         if self._adopted is not None:
             return fit(tensors, self._wanted, what).state
         spec, fitted = self._identity.fitted(tensors, what)

@@ -174,7 +174,6 @@ def targets_of(names: Sequence[str], registry: Path, on: On) -> Targets:
 
 
 def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]]:
-    """Return a network, its name, its content hash, and what was renamed in its file."""
     if isinstance(one, nn.Module):
         return one, type(one).__name__, content_hash(one.state_dict()), ()
     if "model" not in on:
@@ -192,7 +191,6 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
 
 
 def _file(one: str | Path | Referring, on: On) -> Path:
-    """Return the file of weights: one of that name, or the checkpoint of a registry."""
     if isinstance(one, Path):
         return one
     if isinstance(one, Referring):

@@ -181,7 +181,6 @@ def _note(records: "list[ClientsRecord]", name: str) -> None:
 def _draw(
     found: "list[ClientsRecord]", kind: Kind, width: str, path: Path, registry: Path | None, seconds: float
 ) -> None:
-    """Draw one round, or with a registry of rounds' accuracy, curves or a film of them."""
     from fedscope.figures import animation, style
     from fedscope.figures.clients.by_round import rounds_figure
     from fedscope.figures.clients.film import frame_figures

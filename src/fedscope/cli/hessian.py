@@ -202,7 +202,6 @@ def command(
 
 
 def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:
-    """Print what the request would take."""
     from fedscope.workflows.curvature.checkpoints import plans
     from fedscope.workflows.curvature.plan import described
 
@@ -212,7 +211,6 @@ def _plan(targets: Targets, request: Request, memory: int | None, target: str | 
 
 
 def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
-    """Print the stored answer, or that of a stored result; return whether there is one."""
     if answers.print_stored(place.file, target):
         return True
     found = basis.answer(place, targets, request)
@@ -226,7 +224,6 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
 def _keep(
     place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
 ) -> None:
-    """Store the bases of the records, and the output of the same command for the next time."""
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):
@@ -247,7 +244,6 @@ def _keep(
 
 
 def _content(records: Sequence[HessianRecord]) -> Any:
-    """Return the JSON of one record, or of several with their differences to the first."""
     if len(records) > 1:
         from fedscope.records.differences import compared  # torch: not for one
 

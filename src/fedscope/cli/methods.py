@@ -168,7 +168,6 @@ def _bound(required: "Required") -> str:
 
 
 def _refusals(method: "Method") -> str:
-    """Return which methods are refused, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, why in method.refuses.items():
         reasons.setdefault(why, []).append(name)

@@ -166,7 +166,6 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _show(result: "Trained") -> None:
-    """Print one run's summary as a table."""
     cells = {
         "run": result.run,
         "rounds": str(result.rounds),

@@ -132,7 +132,6 @@ def _overlaps(box: Points, boxes: Points) -> bool:
 
 
 def _near(box: Points, points: Points, room: float) -> NDArray[np.bool_]:
-    """Say which points are less than ``room`` from a box, or in it."""
     gaps = np.maximum(np.maximum(box[:2] - points, points - box[2:]), 0)
     near: NDArray[np.bool_] = np.hypot(gaps[:, 0], gaps[:, 1]) <= room
     return near
@@ -143,6 +142,5 @@ def _leader(rim: Points, box: Points) -> Points:
 
 
 def _hits(leader: Points, spots: Points, room: float) -> int:
-    """Count the samples of a leader that come within ``room`` of any spot."""
     gaps = leader[:, None] - spots
     return int((np.hypot(gaps[..., 0], gaps[..., 1]) <= room).any(axis=1).sum())

@@ -77,7 +77,6 @@ def _stages(model: nn.Module) -> Iterator[tuple[str, list[nn.Module]]]:
 
 
 def _words(layers: Sequence[nn.Module]) -> list[str]:
-    """Return each layer in words; equal neighbours once, with their number."""
     runs = [(text, len(list(same))) for text, same in groupby(layers, _describe)]
     return [f"{count} × {text}" if count > 1 else text for text, count in runs]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from fedscope.choices import Anchor
+from fedscope.pairing import Pairing
 from fedscope.records.client_paths import AllBarriers, Critical, Noise
 from fedscope.records.cross_client import CrossClient, Matrix
 from fedscope.records.estimates import Entry, Errors, known
@@ -178,6 +179,7 @@ class ClientsRecord(Plain):
     clients: Many[Taken]  # in the order of all lists below
     rows: str  # ``stored`` or ``redrawn``: where it is known who holds which rows from
     rows_sha256: str  # hash of the rows that the clients hold
+    pairing: Pairing | None = None  # whose the models are, and which are equal
     measured: Many[str]  # the parts that were asked for
     top_k: Count  # eigenvectors of the spaces
     tol: Number  # residual of the eigenpairs, relative to λ_max

@@ -5,6 +5,7 @@ from typing import Generic, Literal, Self, TypeVar
 from pydantic import model_validator
 
 from fedscope.choices import Reading
+from fedscope.pairing import Pairing
 from fedscope.records.estimates import Eigenvalue, Estimate, Symbol
 from fedscope.records.numbers import Count, Many, Number, Several
 from fedscope.statistics.resolution import RANGES, is_resolved
@@ -72,6 +73,7 @@ class CrossClient(Plain):
     uploads: dict[str, str] | None = None  # the clients' files and their hashes
     rows: str | None = None  # "redrawn": the run did not store which rows the clients hold
     rows_sha256: str | None = None  # hash of the rows that the clients hold
+    pairing: Pairing | None = None  # whose the models are, and which are equal; None: at the global weights
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

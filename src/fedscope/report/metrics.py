@@ -150,8 +150,6 @@ def _notes(curvatures: Sequence[HessianRecord]) -> tuple[str, ...]:
 
 
 def _commands(runs: Sequence[RunRecord], rows: Sequence[Row]) -> tuple[tuple[str, str], ...]:
-    """Return the commands that would fill the table's gaps."""
-
     def names(lacking: Callable[[HessianRecord], bool]) -> list[str]:
         found = [
             reference(row.run.name, file)

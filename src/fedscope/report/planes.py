@@ -156,7 +156,6 @@ def _round(record: LandscapeRecord) -> int:
 
 
 def _views_of(group: Group, key: Key) -> list[list[int]]:
-    """Return (round, place of the view) of one subject, by round."""
     own = [(_round(r), i) for i, r in enumerate(group.records) if key_of(r.checkpoint) == key]
     return [list(pair) for pair in sorted(own)]
 

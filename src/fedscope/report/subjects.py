@@ -106,7 +106,6 @@ def _label(key: Key, checkpoint: Checkpoint) -> str:
 
 
 def _apart(labels: Mapping[Key, str]) -> Iterable[str]:
-    """Return the labels; files of one name get the beginning of their hash."""
     times = Counter(labels.values())
     return [f"{label} ({key[0][:8]})" if times[label] > 1 else label for key, label in labels.items()]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedscope.figures.text.advice import redrawn
+from fedscope.figures.text.advice import redrawn, who_is_who
 from fedscope.figures.text.labels import data_name
 from fedscope.figures.text.verdicts import surprises
 from fedscope.records.estimates import SYMBOLS
@@ -40,6 +40,7 @@ def summary(
     facts = {"Trained": [_trained(run) for run in runs]}
     facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
     facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
+    facts["Clients' models"] = [line for record in curvatures for line in who_is_who(record)]
     facts["Clients' rows"] = [word for record in curvatures if (word := redrawn(record))]
     names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
     fitting = verdicts.comparable(curvatures)

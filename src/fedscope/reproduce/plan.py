@@ -227,7 +227,6 @@ class Plan:
         return sum([*training, *later, *now], NOTHING)
 
     def _time(self, job: Training) -> Estimate:
-        """Return the time of the rounds that a run still needs."""
         left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
             return self.clock.training(left)

@@ -58,7 +58,6 @@ def _law(count: int, theta: float) -> NDArray[np.float64]:
 
 
 def _mean(count: int, theta: float) -> float:
-    """Return E τ."""
     law = _law(count, theta)
     return float(1 - 2 * (law @ np.arange(len(law))) / (len(law) - 1))
 

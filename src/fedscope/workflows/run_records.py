@@ -97,13 +97,11 @@ def measured_clients(run: Run, results: Iterable[Kept]) -> tuple[ClientsRecord, 
 
 
 def _kept(run: Run) -> list[Path]:
-    """Return the files of the global models that a run kept."""
     kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
     return [path for path in kept if path.exists()]
 
 
 def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]) -> list[Record]:
-    """Return the curvature of models, by their content hashes."""
     return [
         {"sha256": sha256, **models[sha256], **_curvature(record)}
         for record in curvatures
@@ -138,13 +136,11 @@ def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
 
 
 def _described(paths: Sequence[Path]) -> dict[str, Record]:
-    """Return round and average of global models by content hash."""
     found = [describe_checkpoint(path) for path in paths]
     return {sha256: {"round": info.round, "average": info.average} for info, sha256 in found}
 
 
 def _curvatures(results: Iterable[Kept]) -> Iterator[HessianRecord]:
-    """Yield the Hessian records of our own estimators."""
     for record in results:
         if isinstance(record, HessianRecord) and _is_usual(record.problem):
             yield record

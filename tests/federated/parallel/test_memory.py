@@ -118,18 +118,6 @@ def test_a_changed_bit_is_found_before_it_is_used(tmp_path: Path) -> None:
         Memory.after(tmp_path, memory.width, 1)
 
 
-def test_a_state_from_before_there_were_checks_is_read(tmp_path: Path) -> None:
-    memory = kept(tmp_path, {1: [0, 1]})
-    (tmp_path / "round-0001" / "state.json").write_text('{"clients": [0, 1]}')
-    torch.save({}, tmp_path / "round-0001" / "server.pt")
-    before, after = memory.recall(1), Memory.after(tmp_path, memory.width, 1)
-    found = after.recall(1)
-    assert before is not None
-    assert found is not None
-    assert torch.equal(before, found)
-    assert after.server(1) == {}
-
-
 def test_memory_is_kept_in_its_run_alone(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / ".git").mkdir(parents=True)

@@ -109,6 +109,14 @@ TENSOR = r"it takes a tensor \(\d+,\) of floating numbers"
             plain(notes={"mine": lambda model, options: ["a"]}),
             "none of its functions returns 'mine', which is in notes",
         ),
+        (
+            plain(batch_transform=lambda batch, drawn, options: replace(batch, labels=batch.labels[:-1])),
+            r"batch_transform .* returned 16 images and 15 labels; it takes a Batch of as many labels",
+        ),
+        (
+            plain(batch_transform=lambda batch, drawn, options: replace(batch, images=batch.images[:-1])),
+            "batch_transform .* returned 15 images and 16 labels",
+        ),
         (plain(after_clip=(lambda at: at.parameters[0],)), r"after_clip .* takes a tensor \(1, \d+\)"),
         (plain(after_momentum=(lambda at: 0.0,)), r"after_momentum .* returned float 0\.0"),
         (plain(gradient_at=lambda gradient, at: gradient), "gradient_at .* returned function .*a tensor"),

@@ -1,5 +1,7 @@
 """A panel for each quantity: values with their intervals, or against the gap."""
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
@@ -101,6 +103,22 @@ def test_the_tables_have_both_errors_and_the_cost() -> None:
     assert [row[:2] for row in rows] == [("average ℓ₂", "1.00"), ("trace", "−1.00")]
     with pytest.raises(UserError, match="there is no record"):
         sharpness_table([])
+
+
+CORRELATION: dict[str, tuple[str, Any]] = {
+    "name": ("quantity", "trace"), "tau": ("τ", 0.25), "interval": ("95 % interval", [-0.5, 0.25]),
+    "p": ("p", 0.123), "joint_p": ("p, all together", 0.456), "count": ("checkpoints", 17),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", CORRELATION)
+def test_a_field_of_a_correlation_stands_in_its_own_column(field: str) -> None:
+    column, value = CORRELATION[field]
+    (first, *_) = correlated(runs(), "gap").correlations
+    assert set(type(first).model_fields) == CORRELATION.keys()
+    table, other = (correlation_table([one], "gap") for one in (first, first.edited(**{field: value})))
+    cells = zip(table.columns, table.rows[0], other.rows[0], strict=True)
+    assert [name for name, before, after in cells if before != after] == [column]
 
 
 def test_a_noise_level_without_bound_is_no_fault() -> None:

@@ -33,6 +33,12 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     twice = clock.training(cell("FedSAM", "δ = 0.3, round 150").settings)
     assert twice.seconds == pytest.approx(150 * 25_000 / 125 * 2)
     assert twice.basis == "scaled"
+    slow = held(tmp_path, "slow", cell("FedDyn"), "all.pt", threads=2)  # which says less of FedSAM's time
+    slow.write_metrics([Round(round=n, accuracy=0.1, seconds=90.0, gradients=100, workers=2) for n in rounds])
+    both = Clock(RunInventory(Registry(tmp_path)))
+    assert len(both.rates) == 2
+    assert both.training(cell("FedSAM", "δ = 0.3, round 150").settings) == twice
+    Registry(tmp_path).delete(slow)
     own = run.manifest()
     settings = own.settings.model_copy(update={"device": "cuda"})
     run.write_manifest(own.model_copy(update={"settings": settings}))

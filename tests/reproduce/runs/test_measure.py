@@ -97,6 +97,21 @@ def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
     assert cached_result(registry, measured, replace(PLAIN, model="server", probes=3)) is None
 
 
+def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) -> None:
+    """Of all samples: those of the training split that the clients hold."""
+    settings = Settings(
+        model="mlp_digits", clients=2, rounds=1, epochs=1, train_samples=64, test_samples=16, batch_size=16,
+        validation=0.25, partition="iid", alpha=None,
+    )  # fmt: skip
+    run = trained(tmp_path, settings)
+    (problem,) = load([run.final], Source(batch_size=8))
+    assert problem.batches.samples == 48
+    measure(problem, Request(tol=0.1, probes=2), silent, keep=tmp_path / ANALYSIS)
+    found = cached_result(tmp_path, run.final, replace(PLAIN, samples=None))
+    assert isinstance(found, HessianRecord)
+    assert found.problem.samples == 48
+
+
 def test_products_by_finite_differences_answer_for_no_exact_measure(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)

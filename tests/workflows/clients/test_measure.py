@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.file.checkpoint import load_checkpoint
+from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, top_eigenpairs
@@ -220,7 +220,8 @@ def test_the_same_question_is_answered_from_the_registry(
     assert not first.reused
     assert second.reused
     assert second.flatness == first.flatness
-    shutil.copy(copied.client(1, 2), copied.client(0, 2))  # another upload: another question
+    upload, info = load_checkpoint(copied.client(1, 2)), load_checkpoint(copied.client(0, 2)).info
+    save_checkpoint(copied.client(0, 2), upload.state, info)  # another upload: another question
     (third,) = clients(targets(copied), LOSS)
     assert not third.reused
     assert third.clients[0].sha256 == first.clients[1].sha256

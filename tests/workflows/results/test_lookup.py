@@ -1,13 +1,15 @@
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fedscope.records.hessian import HessianRecord
+from fedscope.workflows.curvature.record import problem_entry
 from fedscope.workflows.requests import CrossClientRequest, Request
-from fedscope.workflows.results.lookup import ALL, Criteria, Part, earlier, lacking, meets, trimmed
+from fedscope.workflows.results.lookup import ALL, Criteria, Part, asked_of, earlier, lacking, meets, trimmed
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -196,3 +198,54 @@ def test_an_answer_is_of_the_same_weights_and_version() -> None:
     ):
         assert (earlier([record], Request(), wanted) is not None) == found, wanted
     assert earlier([record], Request(reading="code"), asked) is None
+
+
+CLIENTS: dict[str, Any] = {
+    "weights": "global", "data": "global", "pairs": "all_including_self", "probes": 16, "rtol": 0.001,
+    "aim": "tensor", "overlap": 2,
+}  # fmt: skip
+PARTS: dict[str, Any] = {
+    "top_k": 4, "both_ends": True, "layers": True, "blocks": True, "tol": 1e-6, "probes": 7,
+    "trace_rtol": 1e-4, "density": True, "preconditioned": True, "clients": True,
+}  # fmt: skip
+PROBLEM: dict[str, Any] = {
+    "reading": "code", "engine": "power", "operator": "ggn", "products": "finite-differences",
+    "parameters": ("*.bias",), "bn": "batch",
+}  # fmt: skip
+ELSEWHERE = {
+    CrossClientRequest: {"max_probes"},  # where the search ends, not what it is for
+    Request: {"warm", "influence", "cross_client", "resampling", "versions"},
+}
+"""Options that a kept result does not depend on, or that other tests have."""
+
+
+@pytest.mark.parametrize(("kind", "tables"), [(CrossClientRequest, [CLIENTS]), (Request, [PARTS, PROBLEM])])
+def test_the_tables_have_every_option(kind: Any, tables: list[dict[str, Any]]) -> None:
+    known = {name for table in tables for name in table} | ELSEWHERE[kind]
+    assert {field.name for field in fields(kind)} == known
+
+
+@pytest.mark.parametrize("option", CLIENTS)
+def test_clients_compared_otherwise_are_not_those_that_were_asked_for(option: str) -> None:
+    mean = {"tensor": _estimate(0.5, 0.4), "parameter": _estimate(0.5, 0.01)}
+    cross = _record().cross_client
+    assert cross
+    record = _record(cross_client=cross.to_json() | {"H_N": mean, "H_D": mean})
+    asked = CrossClientRequest("client", "own", "distinct")
+    assert not _missing(record, Request(clients=True, cross_client=asked), UPLOADS)
+    other = replace(asked, **{option: CLIENTS[option]})
+    assert _missing(record, Request(clients=True, cross_client=other), UPLOADS) == {"cross_client"}
+
+
+@pytest.mark.parametrize("option", PARTS)
+def test_a_part_that_was_measured_otherwise_or_not_at_all_is_missing(option: str) -> None:
+    record = _record(density=None, cross_client=None)
+    assert not _missing(record, Request(), UPLOADS)
+    assert _missing(record, replace(Request(), **{option: PARTS[option]}), UPLOADS)
+
+
+@pytest.mark.parametrize("option", PROBLEM)
+def test_another_operator_is_another_problem(option: str) -> None:
+    problem: Any = SimpleNamespace(description={}, batches=SimpleNamespace(population=None))
+    other = replace(Request(), **{option: PROBLEM[option]})
+    assert asked_of(problem_entry(problem, other)) != asked_of(problem_entry(problem, Request()))

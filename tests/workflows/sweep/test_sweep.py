@@ -183,13 +183,15 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
     jobs = [Job(f"g/{i}", (str(i),)) for i in range(6)]
     jobs[3].finish(tmp_path)
     asked = Slurm.read(
-        {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True, "mem": 0}}
-    )
+        {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True, "mem": 0,
+                                                                   "requeue": False}}
+    )  # fmt: skip
     text = write(jobs, asked, tmp_path, "s").read_text()
     assert "#SBATCH --array=0-2,4-5%4\n" in text
     assert "#SBATCH --time=1:00\n" in text
     assert "#SBATCH --exclusive\n" in text
     assert "#SBATCH --mem=0\n" in text
+    assert "requeue" not in text
     assert text.index("module load x") < text.index("--task")
     (listed,) = tmp_path.glob("jobs-*.json")
     assert str(listed) in text

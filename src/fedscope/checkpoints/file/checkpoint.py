@@ -168,7 +168,6 @@ def _verified(path: Path, content: object) -> Checkpoint:
 
 
 def _described(path: Path, content: object) -> Checkpoint:
-    """Check all of a checkpoint's content but its weights."""
     if not (isinstance(content, dict) and "format" in content):
         raise UserError(
             f"{path} is not a fedscope checkpoint; register it with `fedscope runs add`, or add --model "

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record, later
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.choices import Shortcut
+from fedscope.choices import Shortcut, Told
 from fedscope.lora import LoRA
 from fedscope.own import SHOWN, is_own
 from fedscope.validation import Plain
@@ -203,6 +203,8 @@ class CheckpointInfo(Record):
     data: DataSpec  # the data set
     versions: dict[str, str]  # of fedscope and the packages that trained
     labels: tuple[int, ...] = later(())  # of the classes, under concept shift
+    told: Told = later("run")  # how it was told that the weights are the client's
+    origin: str = later("")  # file, node, user or row that they come from; "" of a run that fedscope trained
     rows: str = later("")  # RowsSpec.sha256 of what the clients held; "": unknown
 
 

@@ -23,11 +23,11 @@ from fedscope.storage.limits import parse_json
 
 @dataclass(frozen=True)
 class StateIndex:
-    """The content of ``state.json``; older runs have no ``checks`` and no ``server``."""
+    """The content of ``state.json``."""
 
     clients: tuple[int, ...]
-    checks: tuple[int, ...] | None
-    server: str | None
+    checks: tuple[int, ...]
+    server: str
 
 
 def write_state(
@@ -52,16 +52,14 @@ def read_state(folder: Path) -> StateIndex:
         size = (folder / "clients.f32").stat().st_size
     except (OSError, ValueError) as error:
         raise _damaged(folder, str(error)) from error
-    old = isinstance(content, dict) and content.keys() == {"clients"}
-    if not isinstance(content, dict) or not (old or content.pop("sha256", None) == seal(content)):
+    if not isinstance(content, dict) or content.pop("sha256", None) != seal(content):
         raise _damaged(folder, "state.json does not match its hash")
     clients, checks = content.get("clients"), content.get("checks")
-    if not _whole_numbers(clients) or not (old or (_whole_numbers(checks) and len(checks) == len(clients))):
+    if not (_whole_numbers(clients) and _whole_numbers(checks) and len(checks) == len(clients)):
         raise _damaged(folder, "state.json lists no clients, or no check for each")
     if size % (4 * max(len(clients), 1)) or (size and not clients):
         raise _damaged(folder, f"clients.f32 has {size} bytes for {len(clients)} clients")
-    known = tuple(checks) if _whole_numbers(checks) else None
-    return StateIndex(tuple(clients), known, content.get("server"))
+    return StateIndex(tuple(clients), tuple(checks), str(content.get("server")))
 
 
 def check_row(folder: Path, state: StateIndex, row: int, content: bytes | bytearray) -> None:
@@ -70,7 +68,7 @@ def check_row(folder: Path, state: StateIndex, row: int, content: bytes | bytear
     Raises:
         UserError: they differ.
     """
-    if state.checks is not None and zlib.crc32(content) != state.checks[row]:
+    if zlib.crc32(content) != state.checks[row]:
         client = state.clients[row]
         raise _damaged(folder, f"the vectors of client {client} in clients.f32 do not match their check")
 
@@ -86,7 +84,7 @@ def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:
     found = read_content(folder / "server.pt")
     if not isinstance(found, dict) or not all(isinstance(v, Tensor) for v in found.values()):
         raise _damaged(folder, "server.pt holds no vectors")
-    if state.server not in (None, content_hash(found)):
+    if state.server != content_hash(found):
         raise _damaged(folder, "server.pt does not match its hash")
     return found
 

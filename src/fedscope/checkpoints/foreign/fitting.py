@@ -134,7 +134,6 @@ class _Search:
         return None
 
     def _faults(self, place: _Candidate) -> list[str]:
-        """Return what keeps a candidate from being exactly the network."""
         inside, faults = self._inside(place), list[str]()
         sources = {name: self._source(name, place, inside) for name in self.wanted}
         missing = [

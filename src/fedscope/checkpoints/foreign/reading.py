@@ -22,7 +22,12 @@ from fedscope.storage.limits import parse_json
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
 SHARDED = tuple(f"{name}.index.json" for name in SINGLE)
 DEEPEST = 8
-_CLIENT = re.compile(r"client[_-]?([0-9]{1,9})\.(?:pt|pth|safetensors|npz)")
+SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz")
+_CLIENT = re.compile(
+    r"client[_. -]?(?:(?:id|no|model|net|weights|state)[_. -]?)?([0-9]{1,9})(?=[_ -]|\.(?![0-9])|$)",
+    re.IGNORECASE,
+)
+_SAY = "say which file is whose with `fedscope runs add --client K=FILE`"
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -54,14 +59,38 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def clients_in(folder: Path) -> dict[int, Path]:
-    """Return the files ``client_K.pt`` of a folder by K, as FedAlign names its uploads."""
-    return numbered(sorted(folder.iterdir()))
+    """Return the clients' files of a folder as :func:`numbered`; ``client_K.pt`` before others of K."""
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    plain = numbered(path for path in files if _CLIENT.fullmatch(path.stem))
+    return numbered(path for path in files if not _numbers(path) <= plain.keys()) | plain
 
 
 def numbered(files: Iterable[Path]) -> dict[int, Path]:
-    """Return those of the files that are named ``client_K``, by K."""
-    matches = ((_CLIENT.fullmatch(path.name), path) for path in files)
-    return {int(match[1]): path for match, path in matches if match}
+    """Return those of the files whose names have a client's number, by that.
+
+    It follows the word client, in any case, with or without a separator: ``client_3_model.pt`` (PFLlib),
+    ``Client3.pt``, ``round-5-client-3.npz``.
+
+    Raises:
+        UserError: two files are of one client, or a name has two numbers.
+    """
+    found: dict[int, Path] = {}
+    for path in files:
+        numbers = _numbers(path)
+        if len(numbers) > 1:
+            one, other, *_ = sorted(numbers)
+            raise UserError(f"{path.name} is of client {one} or {other} by its name; {_SAY}")
+        for number in numbers:
+            if number in found:
+                raise UserError(
+                    f"{found[number].name} and {path.name} are both of client {number} by their names; {_SAY}"
+                )
+            found[number] = path
+    return found
+
+
+def _numbers(path: Path) -> set[int]:
+    return {int(match[1]) for match in _CLIENT.finditer(path.name)}
 
 
 def _flat(content: object, name: str, path: Path, depth: int = 0) -> Iterator[tuple[str, Tensor]]:

@@ -99,7 +99,6 @@ def _completed(
 
 
 def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
-    """Return the (first) name of each parameter by its identity, in their order."""
     names = dict[int, str]()
     for name, tensor in wanted.items():
         if isinstance(tensor, nn.Parameter):

@@ -118,7 +118,6 @@ def _copy(path: Path, target: Any) -> None:
 
 
 def _copied(source: Any, target: BinaryIO) -> File:
-    """Copy a stream; return its length and its hash."""
     digest, size = hashlib.sha256(), 0
     while chunk := source.read(_CHUNK):
         digest.update(chunk)

@@ -84,7 +84,6 @@ def _collecting(folder: Path, root: Path) -> Iterator[None]:
 
 
 def _is_whole(path: Path, contents: Contents, name: str) -> bool:
-    """Say whether a local file is the listed one."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size != contents.files[name].bytes:
         return False
     return File.from_path(path) == contents.files[name]

@@ -175,7 +175,6 @@ def _steps_due(info: CheckpointInfo, account: Account) -> range:
 
 
 def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield the scores that the checkpoint claims and the metrics do not have."""
     record = account.record(info.round)
     if info.round == 0 and info.metrics and account.trained:
         yield f"claims {', '.join(info.metrics)} of a model that was not trained"
@@ -190,7 +189,6 @@ def _misscored(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misheld(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield where the checkpoint's rows are not the run's."""
     spec = account.rows(max(1, info.round))
     if spec is None:  # an older run, which may have been continued since
         return

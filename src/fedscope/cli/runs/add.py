@@ -41,9 +41,10 @@ from fedscope.cli.terminal import console
 @click.option(
     "--round", type=click.IntRange(0), help="Rounds it has been trained for, where its name does not say."
 )
-@click.option("--client", "clients", multiple=True, type=click.Path(path_type=Path),
-              help="A client's file; may be repeated. client_K is client K, others are numbered from 0. A "
-              "single .npy has a row for each.")  # fmt: skip
+@click.option("--client", "clients", multiple=True, metavar="FILE|K=FILE", type=click.Path(path_type=str),
+              help="A client's file; may be repeated. K is its number from 0; without K that in the file's "
+              "name (client_K). Files without one are numbered in their order, and have no data of their "
+              "own. A single .npy has a row for each.")  # fmt: skip
 @click.option(
     "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
 )
@@ -58,7 +59,7 @@ def command(
     name: str | None,
     method: str | None,
     round: int | None,
-    clients: tuple[Path, ...],
+    clients: tuple[str, ...],
     entry: str,
     augmentation: str | None,
     data_dir: Path | None,
@@ -72,17 +73,17 @@ def command(
     """
     from fedscope.adoption.adding import add
     from fedscope.adoption.identity import identify
-    from fedscope.adoption.layouts import look
+    from fedscope.adoption.layouts import clients_of, look
 
-    store = Registry(registry)
-    look(path, clients)  # the data may have to be fetched: what is missing is said before
+    store, files = Registry(registry), clients_of(clients)
+    look(path, files)  # the data may have to be fetched: what is missing is said before
     if name is not None:
         store.check_free(name)
     identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation, test_data=test_data)
     known = {"method": method} if method else {}
 
     def added(chosen: str) -> tuple[Run, Sequence[str]]:
-        return add(path, identity, store, chosen, known=known, round=round, clients=clients, entry=entry)
+        return add(path, identity, store, chosen, known=known, round=round, clients=files, entry=entry)
 
     run, notes = added(name) if name else store.under_free_name(_name(path), added)
     for note in notes:
@@ -91,7 +92,6 @@ def command(
 
 
 def _name(path: Path) -> str:
-    """Return a run name made of a file's or folder's."""
     resolved = path.resolve()
     stem = resolved.name if resolved.is_dir() else resolved.stem
     return re.sub(r"[^A-Za-z0-9._+-]+", "-", stem).strip("-._+")[:90] or "added"

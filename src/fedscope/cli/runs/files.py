@@ -67,7 +67,6 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
 
 
 def _changed(run: Run) -> list[str]:
-    """Say which code of the run's methods has changed; nothing where the manifest is at fault."""
     try:
         return [f"{run.name}: {text}" for text in changed_methods(run.manifest())]
     except UserError:
@@ -128,7 +127,6 @@ def import_command(archive: Path, name: str | None, registry: Path) -> None:
 
 
 def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
-    """Return the run, and which checkpoint of it is meant if not all."""
     if Path(what).is_file() or "@" in what:
         path = store.resolve(what)
         folder = layout.run_of(path)

@@ -233,7 +233,6 @@ def _column(name: str) -> str:
 
 
 def _sorted(rows: Sequence[Row], sort: str) -> list[Row]:
-    """Return the rows in order of a column; numbers come before texts, and what has no value last."""
     column, down = _column(sort.removeprefix("-")), sort.startswith("-")
     valued = [row for row in rows if row.get(column) is not None]
 

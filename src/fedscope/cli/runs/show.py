@@ -50,10 +50,10 @@ def show_command(run: str, provenance: bool, registry: Path, json_target: str | 
 
 
 def _described(found: Run) -> Answer:
-    """Return a run's manifest, metrics and checkpoints, each read and checked, and their tables."""
     from fedscope.checkpoints.file.checkpoint import load_checkpoint
+    from fedscope.checkpoints.registry.whose import pairing_in
 
-    manifest, metrics = found.manifest(), found.metrics()
+    manifest, metrics, pairing = found.manifest(), found.metrics(), pairing_in(found)
     entries, files = [], []
     for path in [
         *sorted(found.folder.glob("[!.]*.pt")),
@@ -72,10 +72,11 @@ def _described(found: Run) -> Answer:
         "metrics": [one.to_json() for one in metrics],
         "tags": found.tags(),
         "checkpoints": entries,
+        "pairing": pairing and pairing.to_json(),
     }
     columns = ["checkpoint", "kind", "sha256", "round"]
     shown: list[console.Piece] = [
-        _settings(found, manifest, metrics),
+        _settings(found, manifest, metrics, pairing.lines if pairing else ()),
         ("table", "Checkpoints", columns, files, {"text_columns": 3}),
     ]
     if metrics:
@@ -88,7 +89,9 @@ def _described(found: Run) -> Answer:
     return Answer(content, shown)
 
 
-def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> console.Piece:
+def _settings(
+    found: Run, manifest: Manifest, metrics: Sequence[Round], models: Sequence[str]
+) -> console.Piece:
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
     state += f", extended from {', '.join(map(str, manifest.extended))} rounds" if manifest.extended else ""
@@ -114,8 +117,8 @@ def _settings(found: Run, manifest: Manifest, metrics: Sequence[Round]) -> conso
     if manifest.methods:
         fields["methods of others"] = "; ".join([one.text for one in manifest.methods])
         fields["changed since"] = "; ".join(changed_methods(manifest)) or "nothing"
-    if manifest.clients_deleted:
-        fields["clients' models"] = "deleted"
+    if manifest.clients_deleted or models:
+        fields["clients' models"] = "; ".join(models) or "deleted"
     if manifest.steps_deleted:
         fields["models of local steps"] = "deleted"
     if manifest.checkpoints_deleted:
@@ -144,7 +147,6 @@ def _rounds(metrics: Sequence[Round]) -> console.Piece:
 
 
 def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
-    """Return the table of the quantities of the last rounds' diagnostics that one of them has."""
     last = metrics[-3:]
     rows = [
         [one.axis, *(console.cell(one.at(m)) for m in last)]
@@ -181,7 +183,6 @@ def _show_chain(chain: Sequence["Link"], *, json_target: str | None) -> None:
 
 
 def _costs(metrics: Sequence[Round]) -> list[list[str]]:
-    """Return the table rows of what the rounds cost together and on average."""
     rows = []
     for name, values, unit, scale in (
         ("to the clients", [m.bytes_down for m in metrics], "MB", 1e6),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn
+from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn, who_is_who
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import all_rows, hessian_table
@@ -25,6 +25,7 @@ def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
             all_rows(record),
             redrawn(record),
             holders_unknown(record),
+            *who_is_who(record),
         ]
         if record.reused:
             notes.insert(0, "as measured before; --recompute measures again")
@@ -76,7 +77,6 @@ def _of_one(record: HessianRecord) -> Iterator[console.Piece]:
 
 
 def _short_of(record: HessianRecord) -> Iterator[str]:
-    """Return which quantities did not reach their tolerance."""
     cross = record.cross_client
     if record.converged is False:
         yield _unconverged(record)
@@ -90,7 +90,6 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
 
 
 def _unconverged(record: HessianRecord) -> str:
-    """Return what the eigenpairs fell short of, and what would mend it."""
     if record.problem.products:
         worst = max(one.residual for one in record.eigenvalues) / abs(record.lambda_max.value or math.nan)
         return (
@@ -107,7 +106,6 @@ def _unconverged(record: HessianRecord) -> str:
 
 
 def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
-    """Return each record's differences to the first, where they were made on the same samples."""
     from fedscope.figures.text.verdicts import comparison_table
 
     try:

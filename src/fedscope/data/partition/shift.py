@@ -67,7 +67,6 @@ def run_maps(
 def _shifting(
     rounds: int, schedule: str, probability: float, generator: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Return whether each round begins with a shift: (rounds,)."""
     if schedule == "bernoulli":
         if not 0 <= probability <= 1:
             raise UserError(f"the probability of a shift is between 0 and 1, not {probability}")

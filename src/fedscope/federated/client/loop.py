@@ -243,7 +243,6 @@ class LocalTrainer:
                 self._inside.append((model.values[row].to("cpu", copy=True), model.counters.cpu().clone()))
 
     def _kept_inside(self) -> tuple[Tensor, Tensor]:
-        """Return the copies, (S, P+Q) and (S, n), on the CPU."""
         if not self._inside:
             model = self.model
             return model.values.new_zeros(0, model.values.shape[1]), model.counters.new_zeros(
@@ -267,7 +266,6 @@ class LocalTrainer:
             self._descend(len(rows), flag)
 
     def _descend(self, count: int, first: bool) -> None:
-        """Clip, correct, decay, and move the parameters along the gradient."""
         method, clients = self.method, self.clients
         w, gradient = clients.parameters(count), self.model.gradient[:count]
         if self._clip is not None:

@@ -218,7 +218,6 @@ class Dispatch:
         )
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
-        """Return a model with the personal tensors of ``client``, if it has any yet."""
         own, clients = values.clone(), self.clients
         if (remembered := memory.recall(client) if memory else None) is not None:
             own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
@@ -237,7 +236,6 @@ class Dispatch:
         return self.sizes[client]
 
     def _alike(self, client: int) -> tuple[int, int]:
-        """Return what the clients of a stack have in common."""
         return self._size(client), self.local_work(client)
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:

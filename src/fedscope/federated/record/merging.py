@@ -99,7 +99,6 @@ def check_types(record: Any) -> None:
 
 
 def _wrong(value: Any, whole: Any, entry: type | str | None) -> str:
-    """Return what is found where another type belongs, or nothing."""
     if whole is None:
         return "" if value is None or _is(value, entry) else _found(value)
     if not isinstance(value, Mapping if whole is dict else whole):

@@ -110,7 +110,6 @@ class Recorder:
         return {name: {label: finite(next(means)) for label in labels} for name, labels in noted.items()}
 
     def _read(self, path: Path) -> Tensor:
-        """Return the model (P+Q,) in a checkpoint."""
         model = self._dispatch.model
         kept, counters = model.values[0].clone(), model.counters.clone()
         model.load(load_checkpoint(path).state)
@@ -120,7 +119,6 @@ class Recorder:
         return found
 
     def _parameters(self, values: Tensor) -> Tensor:
-        """Return the shared parameters of a model (P+Q,) on the CPU."""
         parameters = values[: self._dispatch.model.size].cpu()
         return parameters if self._shared is None else parameters[self._shared]
 

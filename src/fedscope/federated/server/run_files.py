@@ -114,7 +114,6 @@ class RunFiles:
                 remove_empty(path.parent, below=self.run.root)
 
     def _server_state(self, *, sent: bool = False) -> dict[str, Tensor]:
-        """Return the server's model, or the one that it sends to the clients."""
         values = self.dispatch.origin if sent else self.dispatch.start
         return self.dispatch.model.state_dict(values, self.dispatch.counters)
 

@@ -38,7 +38,6 @@ def check_compatible(settings: Settings, method: Method, domains: Sequence[str])
 
 
 def _memory(settings: Settings, method: Method) -> None:
-    """Refuse memory of clients that cannot be kept."""
     fresh = settings.partition in FRESH
     again = f"--partition {settings.partition} has new clients in every round"
     if method.personal and fresh:
@@ -101,7 +100,6 @@ def check_batches(
 
 
 def _has_single(settings: Settings, size: int) -> bool:
-    """Say whether a client of ``size`` samples has a batch of one."""
     last = size % settings.batch_size or settings.batch_size
     steps = settings.local_steps or settings.steps_limit  # of the round, or of each epoch
     if steps and steps * settings.batch_size < size:

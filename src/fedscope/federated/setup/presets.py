@@ -100,7 +100,6 @@ class Preset:
         return {**asdict(self), "provisional": self.unknown, "commands": self.commands()}
 
     def _options(self, method: str) -> Table:
-        """Return the options for ``method``, a sum of names."""
         options, parts = dict(self.options), set(method.split("+"))
         for condition, more in self.when.items():
             if set(condition.split("+")) <= parts:

@@ -111,7 +111,6 @@ def _conditions(found: Sequence[Group], samples: int) -> str:
 
 
 def _seeds(found: Sequence[Group]) -> str:
-    """Return how many seeds each group has, in words."""
     counts = [len(group.records) for group in found]
     if len(set(counts)) == 1:
         return "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
@@ -149,7 +148,6 @@ def _with_layers(record: RunCurves) -> RunCurves:
 
 
 def _mean(values: Values) -> Reach:
-    """Return the mean over seeds of (n, 2) values and reaches, and half of its 95 % interval."""
     if len(values) == 1:
         return float(values[0, 0]), float(values[0, 1])
     spread = values[:, 0].std(ddof=1) / np.sqrt(len(values))
@@ -157,7 +155,6 @@ def _mean(values: Values) -> Reach:
 
 
 def _reach(estimate: Estimate) -> Reach:
-    """Return a value and half of its 95 % interval."""
     return estimate.value, reach(estimate.stderr, estimate.dof)
 
 

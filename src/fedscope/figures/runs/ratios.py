@@ -125,7 +125,6 @@ def _draw(
 
 
 def _limits(rows: Sequence[RatioRow]) -> tuple[float, float]:
-    """Return the ends of all axes: of most ratios, and of 1."""
     every = [ratio for row in rows for ratios in row.ratios.values() for ratio in ratios.values()]
     known = [ratio for ratio in every if math.isfinite(ratio)] or [1.0]
     low, high = np.quantile(known, INSIDE[0], method="lower"), np.quantile(known, INSIDE[1], method="higher")

@@ -143,14 +143,12 @@ def _scatter(axes: Axes, found: CorrelationRecord, name: str) -> None:
 
 
 def _look(index: int, count: int) -> dict[str, Any]:
-    """Return colour and marker of a checkpoint; of many they are alike."""
     if count > MOST_LOOKS:
         return {"fmt": "o", "color": style.method_colors(1)[0]}
     return {"fmt": style.MARKERS[index], "color": style.method_colors(count)[index]}
 
 
 def _bars(one: Sharpness) -> list[list[float]] | None:
-    """Return how far the 95 % interval reaches below and above."""
     ends = one.population_interval or one.interval
     if ends is None or not all(map(math.isfinite, ends)):
         return None
@@ -171,7 +169,6 @@ def _tau(one: Correlation) -> str:
 
 
 def _dress(axes: Axes, values: Sequence[float]) -> None:
-    """Choose the scale and the ticks of the axis of values."""
     finite = [value for value in values if math.isfinite(value)]
     if finite and min(finite) > 0 and math.log10(max(finite) / min(finite)) > DECADES:
         axes.set_xscale("log")
@@ -185,7 +182,6 @@ def _dress(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _keys(names: Sequence[str]) -> list[Line2D]:
-    """Return the legend's entries; none for more checkpoints than looks."""
     count = len(names)
     if count > MOST_LOOKS:
         return []

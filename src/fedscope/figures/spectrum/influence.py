@@ -165,7 +165,6 @@ def _grid(count: int, width: float, height: float) -> tuple[int, float]:
 
 
 def _write_below(page: Page, text: str, *, center: float, top: float, room: float) -> None:
-    """Write a line that fits ``room`` inches: in smaller letters, then cut."""
     size = style.SMALL_SIZE * min(1.0, room * POINTS / text_size(style.typeset(text), style.SMALL_SIZE)[0])
     size = max(size, SMALLEST_NAME)
     page.write(style.typeset(_cut(text, room, size)), center=center, top=top, fontsize=size)

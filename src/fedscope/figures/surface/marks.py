@@ -197,7 +197,6 @@ def _draw_path(axes: Axes, points: Points, page: tuple[float, float]) -> None:
 
 
 def _draw_arrow(axes: Axes, at: Points, ray: Points) -> None:
-    """Draw an arrowhead in the middle of a step of the path."""
     # slender: the equilateral triangle of marker (3, 0, angle) points in three directions alike
     head = MarkerStyle(_HEAD, transform=Affine2D().rotate(math.atan2(ray[1], ray[0])))
     axes.plot(

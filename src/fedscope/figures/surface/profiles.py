@@ -194,7 +194,6 @@ def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[fl
 
 
 def _hatch(axes: Axes, lines: Sequence[_Line], name: str) -> None:
-    """Hatch where a line has no finite value."""
     for line in lines:
         borders = cell_edges(line.x)
         for i in np.flatnonzero(~np.isfinite(line.values[name])):
@@ -208,7 +207,6 @@ def _non_finite(lines: Sequence[_Line]) -> str:
 
 
 def _draw_barrier(axes: Axes, line: _Line) -> None:
-    """Draw a line's barrier, and the straight line between the ends that it rises from."""
     if line.barrier is None or len(line.marks) < 2:
         return
     ends = sorted((line.marks[0].at[0], line.marks[-1].at[0]))
@@ -245,7 +243,6 @@ def _named(line: _Line) -> str:
 
 
 def _shared_marks(lines: Sequence[_Line]) -> tuple[Mark, ...]:
-    """Return the marks that can be named above the axes: those of all lines."""
     first = [(mark.label, mark.at) for mark in lines[0].marks]
     same = all([(mark.label, mark.at) for mark in line.marks] == first for line in lines)
     return lines[0].marks if same else ()

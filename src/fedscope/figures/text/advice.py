@@ -22,7 +22,6 @@ def advice(record: HessianRecord) -> list[str]:
 
 
 def _carried_by_few(record: HessianRecord) -> list[str]:
-    """Return a warning where so few samples carry λ_max that its error is known badly."""
     effective = record.lambda_max.effective_samples
     if math.isnan(effective) or effective >= FEW:
         return []
@@ -70,6 +69,12 @@ def redrawn(record: HessianRecord) -> str | None:
         f"which rows each client held was not stored by this run: {' and '.join(parts)} of rows drawn again "
         f"under numpy {numpy}, which are the same only if its random streams are"
     )
+
+
+def who_is_who(record: HessianRecord) -> list[str]:
+    """Return which client each model is of, and which are equal; nothing where no clients' were compared."""
+    cross = record.cross_client
+    return cross.pairing.lines if cross and cross.pairing else []
 
 
 def holders_unknown(record: HessianRecord) -> str | None:

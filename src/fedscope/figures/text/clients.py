@@ -7,8 +7,18 @@ from dataclasses import replace
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
-from fedscope.records.client_paths import CriticalStep
-from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
+from fedscope.records.client_paths import AllBarriers, Critical, CriticalStep, Noise
+from fedscope.records.clients import (
+    SYMBOLS,
+    Alignment,
+    Amount,
+    Averaging,
+    ClientsRecord,
+    Function,
+    Overlap,
+    Point,
+)  # fmt: skip
+from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Estimate
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -56,19 +66,19 @@ def _tables(record: ClientsRecord) -> Iterator[Table]:
         yield _cells(record)
         yield _gaps(record)
     if record.alignment:
-        yield _alignment(record)
+        yield _alignment(record.alignment)
     if record.averaging:
-        yield _averaging(record)
+        yield _averaging(record.averaging)
     if record.overlap:
-        yield _overlap(record)
+        yield _overlap(record, record.overlap)
     if record.cross_client:
-        yield _diagonals(record)
+        yield _diagonals(record.cross_client)
     if record.noise:
-        yield _noise(record)
+        yield _noise(record, record.noise)
     if record.critical:
-        yield _critical(record)
+        yield _critical(record, record.critical)
     if record.barriers:
-        yield _barriers(record)
+        yield _barriers(record, record.barriers)
     yield _each(record)
 
 
@@ -105,9 +115,7 @@ def _gaps(record: ClientsRecord) -> Table:
     return Table("Flatness gaps", columns, tuple(rows), notes)
 
 
-def _alignment(record: ClientsRecord) -> Table:
-    found = record.alignment
-    assert found
+def _alignment(found: Alignment) -> Table:
     rows = [
         (name, amount_text(one.rayleigh), amount_text(one.share))
         for name, one in (("own", found.own), ("global", found.overall))
@@ -120,9 +128,7 @@ def _alignment(record: ClientsRecord) -> Table:
     return Table("Updates and curvature", columns, tuple(rows), (*notes, *_close(found.k, found.separation)))
 
 
-def _averaging(record: ClientsRecord) -> Table:
-    found = record.averaging
-    assert found
+def _averaging(found: Averaging) -> Table:
     rows = [
         (
             name,
@@ -139,9 +145,7 @@ def _averaging(record: ClientsRecord) -> Table:
     return Table("Cost of averaging", columns, tuple(rows), tuple(notes))
 
 
-def _overlap(record: ClientsRecord) -> Table:
-    found = record.overlap
-    assert found
+def _overlap(record: ClientsRecord, found: Overlap) -> Table:
     names = [*map(str, record.numbers), "global"]
     rows = [
         (
@@ -170,9 +174,7 @@ def _close(k: int, separation: float) -> list[str]:
     ]
 
 
-def _diagonals(record: ClientsRecord) -> Table:
-    cross = record.cross_client
-    assert cross
+def _diagonals(cross: CrossClient) -> Table:
     rows = []
     for reading in ("tensor", "parameter"):
         means = [cross.mean(symbol, reading) for symbol in ("H_N", "H_D")]
@@ -187,9 +189,7 @@ def estimate_text(one: Estimate) -> str:
     return UNRESOLVED if one.resolved is False else format_estimate(one.value, one.stderr)
 
 
-def _noise(record: ClientsRecord) -> Table:
-    found = record.noise
-    assert found
+def _noise(record: ClientsRecord, found: Noise) -> Table:
     rows = [
         (name, *(estimate_text(part) for part in (one.trace, one.square, one.scale)))
         for name, one in (
@@ -206,9 +206,7 @@ def _noise(record: ClientsRecord) -> Table:
     return Table("Gradient noise", columns, tuple(rows), notes)
 
 
-def _critical(record: ClientsRecord) -> Table:
-    found = record.critical
-    assert found
+def _critical(record: ClientsRecord, found: Critical) -> Table:
     steps = [("mean update", found.server)]
     steps += [(f"client {k}", one) for k, one in zip(record.numbers, found.clients, strict=True)]
     rows = [(name, _step(one), format_estimate(one.length)) for name, one in steps]
@@ -225,9 +223,7 @@ def _step(one: CriticalStep) -> str:
     return "F never rises" if one.never_rises else format_estimate(one.step, one.stderr)
 
 
-def _barriers(record: ClientsRecord) -> Table:
-    found = record.barriers
-    assert found
+def _barriers(record: ClientsRecord, found: AllBarriers) -> Table:
     rows = [("as they are", estimate_text(found.plain.mean), estimate_text(found.plain.average))]
     if found.matched:
         rows.append(("matched", estimate_text(found.matched.mean), estimate_text(found.matched.average)))
@@ -267,4 +263,5 @@ def _each(record: ClientsRecord) -> Table:
             [amount_text(one.own.share) for one in each],
             [amount_text(one.overall.share) for one in each],
         ]
-    return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), ())
+    notes = tuple(record.pairing.lines) if record.pairing else ()
+    return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), notes)

@@ -191,7 +191,6 @@ def departures(problems: Iterable[Problem]) -> list[str]:
 
 
 def _pairs(cross: CrossClient) -> str:
-    """Return over which pairs of clients H_N and H_D are means."""
     meaning = (
         "distinct pairs" if cross.pairs == "distinct" else "all pairs, each client with itself included,"
     )

@@ -58,7 +58,6 @@ def surprises(records: Sequence[HessianRecord]) -> list[str]:
 
 
 def _judged(found: Sequence[Sequence[Difference]]) -> str:
-    """Return what the verdicts mean: of one difference, or of several together."""
     family = sum(one.verdict is not None and not math.isnan(one.p) for row in found for one in row)
     if family <= 1:
         return "lower or higher: the 95 % interval leaves out zero"
@@ -92,7 +91,6 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
 
 
 def _untold(found: Sequence[Sequence[Difference]]) -> list[str]:
-    """Return the quantities with a difference that has a bias in it, for it is not known."""
     return list(dict.fromkeys(one.quantity for row in found for one in row if math.isnan(one.bound)))
 
 

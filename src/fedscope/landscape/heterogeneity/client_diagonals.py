@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fedscope.choices import Reading
 from fedscope.errors import UserError
+from fedscope.landscape.heterogeneity.similarity import first_equal
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
@@ -90,6 +91,7 @@ class ClientDiagonals:
         self._draws = torch.Generator().manual_seed(seed).get_state()  # where the next stage's probes begin
         self._stages: list[tuple[Tensor, int]] = []  # of which each began so, and how many probes it had
         self._blocks: Blocks | None = None
+        self._same: dict[int, int] = {}  # client → the first that is equal to it
 
     def add(self, operators: Iterable[Operator], probes: int) -> None:
         """Take ``probes`` more of each client, the same for all.
@@ -99,6 +101,8 @@ class ClientDiagonals:
         """
         after, self.deflated = self._draws, 0
         for client, op in enumerate(operators):
+            if self._same.get(client, client) < client:
+                continue
             if self._blocks not in (None, op.blocks):
                 raise UserError(
                     f"client {client} has other parameters than client 0; compare equal architectures"
@@ -122,6 +126,8 @@ class ClientDiagonals:
             self._keep(client, found.subspace)
         if len(self.parameter) < 2:
             raise UserError(f"{len(self.parameter)} client given; cross-client curvature compares at least 2")
+        if not self._stages:
+            self._share()
         self._stages.append((self._draws, probes))
         self._draws = after
         self.probes += probes
@@ -209,6 +215,14 @@ class ClientDiagonals:
                 kept.append(groups)
             else:
                 kept[client].lerp_(groups, found.probes / (self.probes + found.probes))
+
+    def _share(self) -> None:
+        """Let equal clients be one from here on: a basis that fits for one alone would part them."""
+        self._same = dict(enumerate(first_equal(self.parameter)))
+        for client, first in self._same.items():
+            self.parameter[client], self.tensor[client] = self.parameter[first], self.tensor[first]
+            if client > first:
+                self._known.pop(client, None)
 
     def _keep(self, client: int, known: Subspace | None) -> None:
         """Keep a client's basis for its next stage, as far as there is memory."""

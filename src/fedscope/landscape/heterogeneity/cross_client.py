@@ -18,7 +18,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
 from fedscope.landscape.heterogeneity.populations import PROBES, Parts, client_parts, of_populations
 from fedscope.landscape.heterogeneity.results import CrossClient
-from fedscope.landscape.heterogeneity.similarity import Comparison, compare, has_equals, relative_reach
+from fedscope.landscape.heterogeneity.similarity import Comparison, compare, first_equal, relative_reach
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import seed_of
@@ -116,7 +116,8 @@ def cross_client(
             tally.add(operators, more)
             found = _compared(tally, pairs)
     converged = probes is not None or _reach(found[aim]) <= goal
-    alone = not isinstance(operators, Iterator) and not has_equals(found["parameter"])
+    distinct = len({*first_equal(tally.parameter)}) == len(tally.parameter)
+    alone = distinct and not isinstance(operators, Iterator)
     parts, spent = client_parts(
         operators, tally.means(), tally.fresh(), sample_probes if alone else 0,
         continued(progress, tally.matvecs),

@@ -21,7 +21,7 @@ Symbols: K clients, G groups, n parameters; the Gram matrix is (K, G, K, G).
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,27 +58,30 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     H_N = 0 and H_D = 1. Where a client's I_kk, or that of a leave-one-out set, is not positive, its norm is
     below the noise: its pairs are NaN, and so are the averages.
     """
-    same_as = _first_equal(rows)
+    same_as = first_equal(rows)
     chosen = sorted(set(same_as))
-    place = torch.tensor([chosen.index(j) for j in same_as])  # equal clients share one Gram block
+    place = torch.tensor([chosen.index(j) for j in same_as])  # of a client's numbers; equal ones share it
+
+    def of_pairs(numbers: Tensor) -> Tensor:
+        return numbers[..., place, :][..., place]
+
     gram = _gram(rows, chosen)
-    groups = gram.shape[1]
-    inner = _inner(gram)[place][:, place]
-    norms, cosines = relations(inner)
+    groups, one_each = gram.shape[1], _inner(gram)
+    inner = of_pairs(one_each)
     if groups == 1:
         return _plain(inner, pairs, 0.0 if sure else math.nan)
-    left = [_inner(gram[:, kept][..., kept])[place][:, place] for kept in _all_but_one(groups)]
-    left_squares = torch.stack([one.diagonal() for one in left])
-    left_norms, left_cosines = relations(torch.stack(left))
-    norms = groups * norms - (groups - 1) * left_norms.mean(0)
-    cosines = groups * cosines - (groups - 1) * left_cosines.mean(0)
-    covariance, dof = _jackknife_covariance(left_norms), groups - 1
-    spread = covariance.diagonal()[:, None] + covariance.diagonal() - 2 * covariance
-    gaps = norms[:, None] - norms
-    squared_norms = _squared_norms(inner.diagonal(), jackknife_variance(left_squares).sqrt(), dof)
+    norms, cosines = relations(one_each)
+    left = torch.stack([_inner(gram[:, kept][..., kept]) for kept in _all_but_one(groups)])
+    left_norms, left_cosines = relations(left)
+    norms = (groups * norms - (groups - 1) * left_norms.mean(0))[place]
+    cosines = of_pairs(groups * cosines - (groups - 1) * left_cosines.mean(0))
+    spread = of_pairs(jackknife_variance(left_norms[:, :, None] - left_norms[:, None]))
+    gaps, dof = norms[:, None] - norms, groups - 1
+    square_errors = jackknife_variance(left.diagonal(dim1=1, dim2=2)).sqrt()
+    squared_norms = _squared_norms(inner.diagonal(), square_errors[place], dof)
     most = _most_of_pairs(squared_norms)
-    cosine_errors = jackknife_variance(left_cosines).sqrt()
-    average_error = jackknife_variance(average(left_cosines, pairs)).sqrt()
+    cosine_errors = of_pairs(jackknife_variance(left_cosines).sqrt())
+    average_error = jackknife_variance(average(of_pairs(left_cosines), pairs)).sqrt()
     return Comparison(
         H_N=mean_squared_gap(gaps, spread, dof, pairs, float(most.max())),
         H_D=cosine_estimate(float(average(cosines, pairs)), float(average_error), dof),
@@ -91,12 +94,6 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
         norms=norms,
         spread=spread,
     )
-
-
-def has_equals(found: Comparison) -> bool:
-    """Say whether two clients have the same diagonal, as they have of the same weights and samples."""
-    _, cosines = relations(found.inner)
-    return int((cosines == 1).sum()) > len(cosines)
 
 
 def relative_reach(estimate: Estimate) -> float:
@@ -167,7 +164,7 @@ def mean_squared_gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs, most:
     scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
     square = float(x @ x)
     value = float(average(gaps**2 - spread, pairs))
-    slope = 4 * scale * float(x @ C @ x) / square if square > 0 else 0.0
+    slope = 4 * scale * max(0.0, float(x @ C @ x)) / square if square > 0 else 0.0
     floor = 2 * scale**2 * _square_trace(C, dof)
     return Estimate(value, math.sqrt(slope * max(value, 0.0) + floor), dof, slope, low=0, high=most)
 
@@ -179,18 +176,12 @@ def _square_trace(C: Tensor, dof: int) -> float:
     return max(unbiased, trace**2 / len(C))
 
 
-def _jackknife_covariance(left_out: Tensor) -> Tensor:
-    """Return the jackknife covariance (K, K) of a vector from its (G, K) leave-one-out values."""
-    groups = len(left_out)
-    centred = left_out - left_out.mean(0)
-    return (groups - 1) / groups * centred.T @ centred
-
-
 def _all_but_one(groups: int) -> list[list[int]]:
     return [[a for a in range(groups) if a != g] for g in range(groups)]
 
 
-def _first_equal(rows: list[Tensor]) -> list[int]:
+def first_equal(rows: Sequence[Tensor]) -> list[int]:
+    """Return for each client the first one of the same numbers: itself, or an earlier one."""
     return [
         next(j for j, other in enumerate(rows) if other is row or torch.equal(other, row)) for row in rows
     ]

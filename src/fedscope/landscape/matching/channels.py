@@ -137,7 +137,6 @@ class Channels:
         return self._cut(self._expanded(axis), most)
 
     def _same(self, p: Piece, q: Piece) -> Piece:
-        """Make two pieces of one length the same."""
         if p.group == EQUAL or q.group == EQUAL:
             return q if p.group == EQUAL else p
         if p.group == q.group:

@@ -191,7 +191,6 @@ def permutation_symmetry(model: nn.Module, batches: Data) -> Symmetry:
 
 
 def _named(axes: Mapping[str, tuple[Axis, ...]]) -> dict[int, str]:
-    """Return the groups that axes hold, with their names."""
     found: dict[int, str] = {}
     for name, own in axes.items():
         for dim, axis in enumerate(own):

@@ -65,7 +65,6 @@ def as_operator(matrix: Any, *, like: Operator | None = None) -> Operator:
 
 
 def _size(matrix: Any) -> int:
-    """Return n."""
     size = getattr(matrix, "size", None)
     shape = getattr(matrix, "shape", (size, size) if isinstance(size, int) else None)
     if shape is None or not hasattr(matrix, "__matmul__"):

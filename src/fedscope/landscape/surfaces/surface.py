@@ -178,7 +178,6 @@ def _slice(directions: Directions | tuple[Tensor, ...]) -> Directions:
 
 
 def _coordinates(axes: Sequence[Coordinates], count: int) -> tuple[Tensor, ...]:
-    """Return each axis' coordinates, float64."""
     found = tuple(torch.as_tensor(axis, dtype=torch.float64).cpu() for axis in axes)
     shapes = [tuple(axis.shape) for axis in found]
     if len(found) != count or any(len(shape) != 1 or not shape[0] for shape in shapes):

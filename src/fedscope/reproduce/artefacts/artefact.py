@@ -101,7 +101,6 @@ def assemble(
 
 
 def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> Record:
-    """Return the entries that only a kind of artefact has."""
     record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
@@ -203,14 +202,12 @@ def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
 
 
 def _compared(recipe: Recipe) -> list[str]:
-    """Return the rows that are in the paper's table, or all rows if none is."""
     _, _, artefact = recipe.name.partition("/")
     known = {row for (where, row, *_) in table(recipe.paper) if where == artefact}
     return [row for row in recipe.rows if row in known] or list(recipe.rows)
 
 
 def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
-    """Return the paper's numbers of a statement's quantity, by column and row."""
     quantity = Statement.read(statement).quantity
     return {
         label: {
@@ -224,7 +221,6 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
 
 
 def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
-    """Return the data that a figure draws of a cell."""
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
     if recipe.kind in ("curves", "search"):
         return {**at, "accuracy": [m.accuracy for m in one.metrics]}
@@ -245,6 +241,5 @@ def _correlations(filled: Sequence[FilledCell]) -> list[Record]:
 
 
 def _swept(option: str, cells: Sequence[Cell]) -> dict[str, float | None]:
-    """Return the swept option's value of each row; None for a row without it."""
     values = {cell.row: cell.settings.options.get(option) for cell in cells}
     return {row: None if value is None else float(value) for row, value in values.items()}

@@ -48,7 +48,6 @@ def _judged(recipe: Recipe) -> list[str]:
 
 
 def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
-    """Return the deviation between a paper's trainings, pooled over its cells."""
     relative, squares, dof = QUANTITIES[quantity].measure is not None, 0.0, 0
     for paper, trainings in _printed(recipe, quantity):
         if paper.number and paper.spread:

@@ -98,7 +98,6 @@ class Measured:
         return tuple(map(label, reading.measures(self._recipe.measures["reading"], method)))
 
     def _records(self, reading: Reading, one: FilledCell) -> list[HessianRecord]:
-        """Return the result of every draw; none where one is missing."""
         wanted = self.names(reading, one)
         found = [one.records.get(name) for name in wanted]
         records = [record for record in found if isinstance(record, HessianRecord)]

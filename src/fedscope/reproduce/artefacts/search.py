@@ -163,7 +163,6 @@ class _Inference:
 
     @cached_property
     def _groups(self) -> dict[str, dict[str, dict[str, list[FilledCell]]]]:
-        """The trained cells by column, printed row and own row."""
         found: dict[str, dict[str, dict[str, list[FilledCell]]]] = {}
         for one in self.filled:
             own = found.setdefault(one.cell.column, {}).setdefault(self.search.printed_row(one.cell.row), {})

@@ -104,7 +104,6 @@ def _density(record: ArtefactRecord) -> list[Figure]:
 
 
 def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
-    """Return the result of the first run of each row."""
     first = {row: ones[0].record for row, ones in _by_row(record).items()}
     return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
 

@@ -88,7 +88,6 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    """Return how many cells and curves of a record have a result."""
     explained = sum(len(one.results) for one in (record.readings, record.search) if one)
     return (
         explained
@@ -208,7 +207,6 @@ def _read(path: Path, content: bytes) -> ArtefactRecord:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

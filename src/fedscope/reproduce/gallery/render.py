@@ -119,7 +119,6 @@ def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _heading(text: str) -> str:
-    """Return a heading, of two lines where it has two parts."""
     parts = text.split(", ")
     lines = r" \\ ".join(map(tex, parts))
     return rf"\shortstack[r]{{{lines}}}" if len(parts) > 1 else lines

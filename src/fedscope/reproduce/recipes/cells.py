@@ -128,7 +128,6 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
 
 
 def _measures(recipe: Recipe, where: Column, method: str, shown: Iterable[str]) -> dict[str, Measure]:
-    """Return what is measured of a method in a column; a column of the server's models has no others."""
     if recipe.readings:
         template = recipe.measures["reading"]
         return recipe.readings.measures(template, method, server_only=where.model == "server")

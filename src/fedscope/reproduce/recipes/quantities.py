@@ -70,8 +70,6 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
-    """Return the reader of a mean over pairs of clients."""
-
     def entry(record: HessianRecord) -> Estimate | None:
         cross = record.cross_client
         return cross.compared(symbol, reading) if cross else None

@@ -78,7 +78,6 @@ def _begin(lines: "SimpleQueue[str | None]", device: str, threads: int) -> None:
 
 
 def _attempt(job: Job, say: Log | None = None) -> str | None:
-    """Do a job; return its fault, if any."""
     tell = say or _put
     try:
         job.work(*job.arguments, tell)

@@ -52,7 +52,6 @@ class Training:
 
 
 def _flag(setting: str, value: object) -> str:
-    """Return the option of `fedscope train` for a setting."""
     name = setting.replace("_", "-")
     if isinstance(value, bool):
         return f"--{'' if value else 'no-'}{name}"
@@ -90,7 +89,6 @@ def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Trai
 
 
 def _name(cell: Cell, settings: Settings) -> str:
-    """Return the name of a new run: experiment, method, seed, and a digest of all settings."""
     text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"

@@ -57,8 +57,8 @@ def measure_clients(
     """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
-    moved = request.anchor == "start" and {"alignment", "critical"} & {*request.only}
-    if start is None and (moved or request.start):
+    moved = {"alignment", "critical"} & {*request.only}
+    if start is None and (request.start or (moved and request.anchor == "start")):
         raise UserError(no_start(problem))
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
     name = _name(problem, request, participants, start.sha256 if start else None)
@@ -66,6 +66,8 @@ def measure_clients(
     if isinstance(found, ClientsRecord):
         return found.edited(checkpoint=problem.checkpoint, reused=True)
     one = Round.of(problem, participants)
+    if moved:
+        one.check_moved(request.anchor)
     measuring = Measuring(one, request, stage, cache, _curvature(problem, request))
     check_all_finite(one, measuring.curvature)
     entries = measuring.entries()
@@ -99,7 +101,6 @@ def _curvature(problem: Problem, request: ClientsRequest) -> Callable[[nn.Module
 
 
 def _name(problem: Problem, request: ClientsRequest, participants: Participants, start: str | None) -> str:
-    """Return the name of a result: of all weights, rows and samples, the request, and what computes."""
     question = {
         "schema": CLIENTS_SCHEMA,
         "request": {**asdict(request), "versions": None},
@@ -151,6 +152,7 @@ def _about(one: Round, request: ClientsRequest, participants: Participants, depa
         ],
         "rows": origin.rows,
         "rows_sha256": origin.rows_sha256,
+        "pairing": origin.pairing,
         "measured": list(request.only),
         "top_k": request.top_k,
         "tol": request.tol,

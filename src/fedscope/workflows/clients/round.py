@@ -77,6 +77,16 @@ class Round:
             raise UserError(no_start(self.problem))
         return self.start.model
 
+    def check_moved(self, anchor: str) -> None:
+        """Raise UserError where a client's upload is the model that updates are from."""
+        begin = weights(self.anchor(anchor))
+        for client in self.clients:
+            if torch.equal(weights(client.model), begin):
+                raise UserError(
+                    f"client {client.number} did not move from the {anchor} model, so that its update has no "
+                    "direction; leave alignment and critical out with --only"
+                )
+
 
 def weights(model: nn.Module) -> Tensor:
     """Return the parameters that require a gradient, (n,) float64."""

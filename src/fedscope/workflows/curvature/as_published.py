@@ -66,7 +66,6 @@ class AsPublished:
         return Eigenpairs.bare(found.values, found.vectors, sum(found.iterations), request.resampling.seed)
 
     def _trace(self, progress: Progress) -> Trace:
-        """Return the trace; its errors are NaN."""
         found = self._published_trace(None, progress)
         return Trace(
             value=found.value,
@@ -78,7 +77,6 @@ class AsPublished:
         )
 
     def _clients(self, participants: Participants, progress: Progress) -> ClientComparison:
-        """Compare clients by their tensors' traces."""
         rounds, traces, spent = dict[int, int | None](), list[PublishedTrace](), 0
         for client in participants:
             rounds[client.number] = client.info.round if client.info else None

@@ -116,7 +116,6 @@ def _rows(problem: Problem) -> Tensor:
 
 
 def _joined(problem: Problem, side: int) -> object:
-    """Return the inputs or the targets of all samples; None where they cannot be joined."""
     try:
         return joined([pair[side] for pair in problem.batches])
     except UserError:  # of several lengths

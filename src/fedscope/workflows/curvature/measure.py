@@ -114,7 +114,8 @@ def measure(
     if known and known.missing and known.record.batch_sizes not in ((), operator.weights):
         known = None  # of samples dealt otherwise: parts of both do not go into one record
     if known and not known.missing:
-        return finished(trimmed(known.record, request).edited(checkpoint=problem.checkpoint, reused=True))
+        found = _of_clients(trimmed(known.record, request), origin)
+        return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     if note and request.certified and not participants and (memory or is_long(operator)):
         plan = planned(problem, request, curvature, operator, resources, limit=memory, pilot=False)
         for line in described(plan):
@@ -122,11 +123,15 @@ def measure(
     record = _measured(
         problem, request, participants, stage, cache, operator, curvature, known, trail, resources
     )
-    if record.cross_client and origin:
-        record = record.edited(cross_client={**asdict(origin), **record.cross_client.to_json()})
-    record = record.edited(operator_sha256=identity(operator))
+    record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
     cache.finish(name, record)
     return finished(record.edited(reused=False))
+
+
+def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRecord:
+    if not (record.cross_client and origin):
+        return record
+    return record.edited(cross_client={**record.cross_client.to_json(), **asdict(origin)})
 
 
 def _earlier(
@@ -157,14 +162,8 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
-    asked = asdict(request)
-    for later in ("preconditioned", "blocks"):
-        if not asked[later]:
-            del asked[later]  # so that results from before it was there are found
-    if request.products == "exact":
-        del asked["products"]
     return {
-        **asked,
+        **asdict(request),
         "versions": None,
         "influence": None,  # follows from the result, and from who holds the samples
         "people": participants.fingerprint() if participants else None,
@@ -268,7 +267,6 @@ def _pyhessian(problem: Problem, request: Request, stage: Stage) -> Estimates:
 
 
 def _power(problem: Problem, request: Request, operator: LossOperator, stage: Stage) -> Estimates:
-    """Return the eigenvalues of a power iteration, and the trace by our own estimator."""
     seed = problem.source.seed
     with stage(f"{problem.title}: power iteration, products") as progress:
         pairs = power_eigenpairs(operator, request.top_k, seed=stream_key(seed, "power"), progress=progress)

@@ -143,7 +143,6 @@ def _peak(operator: LossOperator) -> int:
 
 
 def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Estimates, int]:
-    """Return the estimates of the same request on fewer samples, and of how many."""
     batches = problem.batches
     count = max(batches.samples // PILOT, min(batches.samples // 2, LEAST), 1)
     order = torch.randperm(batches.samples, generator=torch.Generator().manual_seed(0))[:count].sort().values
@@ -159,7 +158,6 @@ def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Es
 
 
 def _rows(found: Estimates | None, request: Request) -> int:
-    """Return how many rows the largest basis has."""
     density = STEPS if request.density else 0
     if found is None:
         return max(ROWS, density)

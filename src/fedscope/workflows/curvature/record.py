@@ -113,7 +113,6 @@ def _parts(found: Mapping[str, Eigenpairs] | None, known: list[Record] | None) -
 
 
 def _ends(entries: list[Record], request: Request) -> list[Record]:
-    """Return as many entries of either end as the request has."""
     top, bottom = entries[: request.top_k], entries[len(entries) - request.top_k :]
     return [*top, *bottom] if request.both_ends else top
 
@@ -125,7 +124,6 @@ def _reached(total: Trace, request: Request) -> bool | None:
 
 
 def _resampled(problem: Problem, source: Loader, resampling: Resampling) -> Record:
-    """Return what reading ``code`` adds to the problem's entry, and what it has otherwise."""
     pipeline = problem.info.data.augmentation if problem.info and resampling.augment else "none"
     return {
         "samples": source.samples,

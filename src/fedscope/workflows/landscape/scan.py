@@ -124,7 +124,6 @@ def _jump(problem: Problem, plane: Plane) -> str:
 
 
 def _metrics(names: Sequence[str]) -> dict[str, Metric]:
-    """Return metrics under the names that they were asked for by."""
     unknown = [name for name in names if name != "accuracy" and ":" not in name]
     if unknown:
         meant = suggestion(unknown[0], ("loss", "accuracy"))
@@ -134,7 +133,6 @@ def _metrics(names: Sequence[str]) -> dict[str, Metric]:
 
 
 def _curvature(problem: Problem, plane: Plane, chosen: Slice, values: tuple[Tensor, ...]) -> Record:
-    """Return the curvature along the axes at the centre, and over a step of the grid."""
     own = (problem.model, problem.loss_fn, problem.batches)
     steps = [float(axis[1] - axis[0]) if len(axis) > 1 else 0.0 for axis in values]
     over = all(steps) and curvature_over_steps(*own, directions=chosen.directions, steps=steps, bn=plane.bn)

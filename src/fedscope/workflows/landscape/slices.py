@@ -44,7 +44,9 @@ def slices(
     found = problems(targets, reporter)
     if kind != "clients":
         return [(problem, None) for problem in found]
-    return [(problem, Waypoints(problem, [problem.path, *round_uploads(problem)])) for problem in found]
+    return [
+        (problem, Waypoints(problem, [problem.path, *round_uploads(problem).values()])) for problem in found
+    ]
 
 
 def _among(paths: list[Path], center: int, targets: Targets, reporter: Reporter) -> tuple[Problem, Waypoints]:
@@ -88,7 +90,6 @@ def _steps(store: Registry, reference: str) -> list[Path]:
 
 
 def _rounds(store: Registry, run: Run) -> list[Path]:
-    """Return the global models of the rounds that were kept, and the newest."""
     kept, newest = run.rounds(), store.resolve(run.name)
     if len(kept) < 2:
         raise UserError(

@@ -21,6 +21,7 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows
+from fedscope.checkpoints.registry.whose import whose
 from fedscope.choices import Holding, Weights
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.sets import catalogue as data_catalogue
@@ -28,6 +29,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.trees import joined
 from fedscope.landscape.published.resampling import Loader
+from fedscope.pairing import MENDS, Pairing, numbered, worst
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.own import own_network
@@ -59,6 +61,7 @@ class ClientOrigin:
     uploads: dict[str, str]  # the clients' files and their content hashes
     rows: Literal["stored", "redrawn"] | None  # None: all clients have the problem's samples
     rows_sha256: str | None  # of the rows in the problem's round
+    pairing: dict[str, object] | None = None  # who is who; None: at the global weights
 
 
 class Participants:
@@ -90,11 +93,13 @@ class Participants:
                 "at the global weights on the global data all clients are equal; add --client-data own"
             )
         self._problem, self._weights, self._own = problem, weights, data == "own"
-        self._files = []
+        self._files = dict[int, Path]()
         if weights == "client":
             self._files = round_uploads(problem) if of_round else client_files(problem, latest=latest)
+        self._whose = {client: whose(client, path) for client, path in self._files.items()}
         if self._own:
             self._info, self._data = _run_data(problem)
+            self._check_pairing()
             self._rows = dict[int, ClientRows]()  # of a round
             numbers = self.numbers
             if len(numbers) < 2:
@@ -105,7 +110,7 @@ class Participants:
     def numbers(self) -> list[int]:
         """Which clients these are."""
         if self._weights == "client":
-            return [int(path.stem.removeprefix("client").lstrip("_-")) for path in self._files]
+            return [*self._files]
         assert self._problem.info
         return list(range(self._problem.info.settings.clients))
 
@@ -116,30 +121,32 @@ class Participants:
         samples = (source.samples, source.split, source.batch_size, source.seed, source.dtype)
         rows = self._held(self._info).spec.sha256 if self._own else ""
         digest = hashlib.sha256(f"{self._weights} {self._own} {samples} {info} {rows}".encode())
-        for path in self._files:
+        for path in self._files.values():
             with open_regular(path) as handle:
                 while chunk := handle.read(1 << 20):
                     digest.update(chunk)
         return digest.hexdigest()
 
     def origin(self) -> ClientOrigin:
-        """Return the hashes of the clients' files, and whether the run stored their rows."""
+        """Return the hashes of the clients' files, whose these are, and whether the run stored their rows."""
         source, files = self._problem.source, self._files
-        uploads = {
-            path.name: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]
-            for path in files
+        hashes = {
+            client: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]
+            for client, path in files.items()
         }
+        uploads = {files[client].name: sha256 for client, sha256 in hashes.items()}
+        pairing = Pairing.of(self._whose, hashes, self._problem.sha256).to_json() if files else None
         if not self._own:
-            return ClientOrigin(uploads, None, None)
+            return ClientOrigin(uploads, None, None, pairing)
         rows: Literal["stored", "redrawn"] = "stored" if self._info.rows else "redrawn"
-        return ClientOrigin(uploads, rows, self._held(self._info).spec.sha256)
+        return ClientOrigin(uploads, rows, self._held(self._info).spec.sha256, pairing)
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[Client]:
-        for place, number in enumerate(self.numbers):
-            model, info = self._network(place)
+        for number in self.numbers:
+            model, info = self._network(number)
             if not (self._own and info):
                 yield Client(number, model, info, self._problem.batches, None)
                 continue
@@ -162,16 +169,23 @@ class Participants:
             self._rows[round] = rows_of(self._problem.path, info, self._data.split)
         return self._rows[round]
 
-    def _network(self, place: int) -> tuple[nn.Module, CheckpointInfo | None]:
+    def _network(self, number: int) -> tuple[nn.Module, CheckpointInfo | None]:
         problem = self._problem
         if self._weights == "global":
             return problem.model, problem.info
-        path = self._files[place]
+        path = self._files[number]
         if problem.source.model:
             return own_network(path, problem.source)[0], None
         checkpoint = load_checkpoint(path)
         info = problem.source.placed(checkpoint.info)
         return network(replace(checkpoint, info=info), problem.source), info
+
+    def _check_pairing(self) -> None:
+        if (told := worst([told for told, _ in self._whose.values()] or ["run"])) in MENDS:
+            raise UserError(
+                f"the clients of {self._problem.title} are {numbered(told)}; or compare them with "
+                "`fedscope hessian --clients --client-data global`"
+            )
 
     def _check_rows(self, numbers: list[int]) -> None:
         for number in numbers:
@@ -179,17 +193,17 @@ class Participants:
                 raise UserError(f"client {number} holds no training rows; use --client-data global")
 
 
-def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
+def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
     """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
 
     Raises:
-        UserError: there are fewer than two.
+        UserError: there are fewer than two, or of plain files two of one client.
     """
     folder = problem.path.parent
     run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
     info = problem.info or problem.registered
-    files = run.clients(info.round if info and not latest else None)
-    files = files or [path for _, path in sorted(clients_in(folder).items())]
+    kept = run.clients(info.round if info and not latest else None)
+    files = {int(path.stem): path for path in kept} or dict(sorted(clients_in(folder).items()))
     if len(files) < 2:
         raise UserError(
             f"comparing clients needs two or more of their checkpoints beside {problem.path}, found "
@@ -198,7 +212,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> list[Path]:
     return files
 
 
-def round_uploads(problem: Problem) -> list[Path]:
+def round_uploads(problem: Problem) -> dict[int, Path]:
     """Return the clients' uploads of the checkpoint's own round; of a plain state_dict those beside it.
 
     Raises:
@@ -210,8 +224,8 @@ def round_uploads(problem: Problem) -> list[Path]:
     files = client_files(problem)
     if not info:
         return files
-    rounds = {path: describe_checkpoint(path)[0].round for path in files}
-    found = [path for path, round in rounds.items() if round == info.round]
+    rounds = {client: describe_checkpoint(path)[0].round for client, path in files.items()}
+    found = {client: files[client] for client, round in rounds.items() if round == info.round}
     if len(found) == 1 and max(rounds.values()) == info.round:
         raise UserError(
             f"one client took part in round {info.round} of {problem.path}, and comparing needs two; "
@@ -226,7 +240,6 @@ def round_uploads(problem: Problem) -> list[Path]:
 
 
 def _rounds_with_uploads(run: Run) -> list[int]:
-    """Return the rounds of which the run has the global model and the uploads of two clients or more."""
     last = Counter(describe_checkpoint(path)[0].round for path in run.clients())
     return [round for round in MODELS.of(run) if max(len(run.uploads(round)), last[round]) > 1]
 

@@ -42,7 +42,6 @@ def _fault(job: Job, out: Path) -> str | None:
 
 
 def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Yield ``--lr 0.05 → 0.001`` of every option that differs."""
     old, new = settings(before), settings(now)
     for flag in dict.fromkeys((*old, *new)):
         if old.get(flag) != new.get(flag):

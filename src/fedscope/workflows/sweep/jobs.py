@@ -131,7 +131,6 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def _by_flag(words: Sequence[str]) -> list[list[str]]:
-    """Return each flag of a training's command line with the values behind it."""
     found = list[list[str]]()
     for word in words[1:]:
         if word.startswith("--"):
@@ -203,7 +202,6 @@ def _check_options(group: str, jobs: Jobs) -> None:
 
 
 def _targets(group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path) -> list[str]:
-    """Return the checkpoints of a group, each once; an empty text for a training, which takes none."""
     if jobs.command == "train":
         return [""]
     given = checkpoints if jobs.checkpoints is None else jobs.checkpoints

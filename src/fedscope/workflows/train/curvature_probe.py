@@ -74,7 +74,6 @@ class CurvatureProber:
         return Hessian(model.to(device).eval(), loss, self._batches(round))
 
     def _batches(self, round: int) -> Batches:
-        """Return the samples, labelled as in the round."""
         federation, used = self.federation, self._used()
         source = Source(
             samples=federation.settings.probe_samples, device=torch.device(federation.settings.device)

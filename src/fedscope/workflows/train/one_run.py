@@ -90,7 +90,6 @@ def _prepared(plan: RunPlan, before: Run | None) -> Federation:
 
 
 def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
-    """Register the run under its name, or under the first name that is free."""
     settings, use, request = federation.settings, plan.preset, plan.request
     _note_settings(federation, reporter)
     if use and not request.resume:
@@ -156,7 +155,6 @@ def _lead(
     loggers: Mapping[str, Logger],
     reporter: Reporter,
 ) -> Trained:
-    """Train as rank 0, telling how far it is."""
     until = plan.until or federation.settings.rounds
     with (
         reporter.rounds(f"{run.name}: round") as report,
@@ -188,7 +186,6 @@ def _lead(
 
 
 def _progress(done: Round) -> str:
-    """Return what a finished round says: its accuracy, or if it was not evaluated its training loss."""
     name, loss = ("training", done.train_loss) if done.accuracy is None else ("test", done.loss)
     text = f"{name} loss {'not finite' if loss is None else f'{loss:.4f}'}"
     return text if done.accuracy is None else f"accuracy {done.accuracy:.2%}, {text}"

@@ -40,14 +40,12 @@ def _planned(
 
 
 def _threads_before(request: TrainRequest) -> int | None:
-    """Return the threads of the run to continue, on which the bits depend."""
     store = Registry(request.registry)
     known = [name for name in _names(request) if store.has(name)] if request.resume else []
     return store.run(known[0]).manifest().settings.threads if known else None
 
 
 def _names(request: TrainRequest) -> Sequence[str]:
-    """Return the names of the runs; nothing where the request has no name."""
     if request.name is None:
         return []
     suffixes = [""] if request.seeds is None else [f"-s{seed}" for seed in request.seeds]

@@ -134,7 +134,6 @@ def _trace(
     seed: int,
     progress: Progress | None,
 ) -> tuple[Paired, int]:
-    """Return the trace and the products it took."""
     vectors: Iterator[Tensor] = sampler(op.shape[0], torch_stream(seed, "trace"), op.dtype, op.device)
     values, forms = [], []
     exact = known.trace if known else 0.0
