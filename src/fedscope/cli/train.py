@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
     "Experiment": ("--preset", "--config", "--set", "--reading", "--seed", "--seeds"),
-    "Data": ("--test-data", "--data-dir", "--augmentation", "--train-samples", "--test-samples"),
+    "Data": ("--test-data", "--loss", "--data-dir", "--augmentation", "--train-samples", "--test-samples"),
     "Clients": ("--partition", "--alpha", "--exhausted", "--phi", "--rho", "--shards",
                 "--classes-per-client", "--participation", "--sampling", "--memory"),
     "Local training": ("--epochs", "--local-steps", "--stragglers", "--straggler-min", "--batch-size",
@@ -45,6 +45,7 @@ EXAMPLES = {
     "fedscope train --method fedprox --set prox.mu=0.1 --alpha 0.1 --name prox": "a method and its option",
     "fedscope train --preset fedalign/t1 --method fedavg --data-dir data": "a row of a paper's table",
     "fedscope train --model mine:Net --data mine:clients": "a network and data of your own, by import path",
+    "fedscope train --model mine:Net --data mine:curves --loss mine:loss": "a task without classes",
     "fedscope train --seeds 0,1,2 --name three": "a run per seed, with mean and spread",
     "fedscope train --resume --name prox": "an interrupted run, continued",
 }
@@ -174,6 +175,8 @@ def _show(result: "Trained") -> None:
         "best": console.percent(result.best_accuracy),
         "best by T/2": console.percent(result.best_half_accuracy),
     }
+    if isnan(result.accuracy):  # of a task without classes
+        cells = {"run": result.run, "rounds": str(result.rounds), "test loss": console.cell(result.loss)}
     if result.target is not None:
         cells[f"rounds to {console.percent(result.target)}"] = result.reached
     if result.shift_accuracy is not None:

@@ -23,6 +23,7 @@ class Settings(Record):
     dataset: str = "digits"
     # not ``later``: an empty text is not written either
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
+    loss: str | None = later(None)  # MODULE:FUNCTION of (output, targets); None: cross-entropy
     augmentation: str | None = None
     model: str | None = None
     lora: str | None = later(None)

@@ -5,7 +5,7 @@ of ``state_dict()``, of ``parameters()``, or of ``state_dict()`` without what on
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,11 @@ def counts_batches(name: str) -> bool:
 
 
 def without_names(
-    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str = ""
+    tensors: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    what: str,
+    entry: str = "",
+    unread: Collection[str] = (),
 ) -> tuple[dict[str, Tensor], str] | None:
     """Return the network's state and a sentence on it, or None where the tensors have names.
 
@@ -32,16 +36,17 @@ def without_names(
         wanted: ``network.state_dict(keep_vars=True)``.
         what: the file, for messages.
         entry: take the list below this name.
+        unread: names that may be lacking; they stay as wanted.
 
     Raises:
         UserError: their number or shapes are not the network's.
     """
     if set(tensors) == {""}:
-        return _cut(tensors[""], wanted, what)
+        return _cut(tensors[""], wanted, what, unread)
     arrays = _list(tensors, entry)
     if arrays is None or not set(wanted).isdisjoint(tensors):
         return None
-    return _in_order(arrays, wanted, what)
+    return _in_order(arrays, wanted, what, unread)
 
 
 def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
@@ -58,12 +63,14 @@ def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
     return [places[place] for place in range(len(places))]
 
 
-def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
+def _in_order(
+    arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str, unread: Collection[str]
+) -> tuple[dict[str, Tensor], str]:
     """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
     own = _parameters(wanted)
     counted = [name for name in wanted if not counts_batches(name)]
     orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
+    kept = [n for n in counted if not isinstance(wanted[n], nn.Parameter) and n not in unread]
     faults = list[str]()
     if not kept:
         orders["parameters()"] = list(own.values())
@@ -79,21 +86,23 @@ def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> 
         ]
         if not odd:
             note = f"named {len(arrays)} arrays in the order of the network's {order}"
-            return _completed(dict(zip(names, arrays, strict=True)), wanted, own), note
+            return _completed(dict(zip(names, arrays, strict=True)), wanted, own, unread), note
         faults.append(f"in the order of {order} {listed(odd, 3)}")
     explained = "; ".join(faults) or f"the network has {len(wanted)} tensors, {len(own)} of them parameters"
     raise UserError(f"{what} is a list of {len(arrays)} arrays that does not fit the network: {explained}")
 
 
 def _completed(
-    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str]
+    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str], unread: Collection[str]
 ) -> dict[str, Tensor]:
     """Add the other names of shared parameters, and zeros for what counts batches."""
 
     def of(name: str) -> Tensor:
         tensor = wanted[name]
         found = state.get(name, state.get(own.get(id(tensor), name)))
-        return torch.zeros(tensor.shape, dtype=tensor.dtype) if found is None else found
+        if found is None:
+            return tensor.detach().clone() if name in unread else torch.zeros_like(tensor)
+        return found
 
     return {name: of(name) for name in wanted}
 
@@ -107,13 +116,15 @@ def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
     return names
 
 
-def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
+def _cut(
+    vector: Tensor, wanted: Mapping[str, Tensor], what: str, unread: Collection[str]
+) -> tuple[dict[str, Tensor], str]:
     first = _parameters(wanted)
     own = list(first.values())
     count = sum(wanted[name].numel() for name in own)
     if vector.ndim != 1 or len(vector) != count:
         raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
-    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
+    kept = [n for n, tensor in wanted.items() if not isinstance(tensor, nn.Parameter) and n not in unread]
     if kept:
         raise UserError(
             f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
@@ -121,5 +132,5 @@ def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[
     pieces = vector.split([wanted[name].numel() for name in own])
     state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
     return _completed(
-        state, wanted, first
+        state, wanted, first, unread
     ), f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order"

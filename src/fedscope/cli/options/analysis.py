@@ -97,7 +97,7 @@ def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
         def command(**given: Any) -> None:
             named = flags_given(click.get_current_context())
             known = {name: given.pop(name) for name in _OF_TARGETS if name in given}
-            targets = Targets(**known, named=named)
+            targets = Targets(**known, bn=given["bn"], named=named)
             inside = bool(given.get("step_range")) or given.get("directions") == "pca"
             _check_exist(targets, inside=inside)
             function(targets=targets, **given)

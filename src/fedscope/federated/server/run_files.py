@@ -32,7 +32,7 @@ class RunFiles:
         # of the newest round
         self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec
         self._measured: Measured = {}
-        if rounds and rounds[-1].accuracy is not None:  # which it is where the model was evaluated
+        if rounds and rounds[-1].evaluated:
             self._measured = {"accuracy": rounds[-1].accuracy, "loss": rounds[-1].loss}
         if not rounds:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))

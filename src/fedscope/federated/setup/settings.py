@@ -96,8 +96,8 @@ def with_own_division(fields: dict[str, object]) -> dict[str, object]:
     dataset = resolved(str(fields.get("dataset", "")), DATASETS)
     if not is_own(dataset) or fields.get("partition", "own") != "own":
         return fields
-    test = fields.get("test_data")
-    clients = own.clients(dataset, str(test) if test else None)
+    test, loss = fields.get("test_data"), fields.get("loss")
+    clients = own.clients(dataset, str(test) if test else None, str(loss) if loss else None)
     return fields if clients is None else {"partition": "own", "clients": clients, **fields}
 
 

@@ -1,6 +1,7 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -14,7 +15,9 @@ from torch.utils.data import Dataset
 from fedscope.errors import UserError
 from fedscope.landscape.loss.streamed import Batch, Streamed, streamed
 from fedscope.landscape.loss.trees import Tree, count, joined, leaves, mapped, octets, some, split
+from fedscope.own_rows import NUMBERED, arrays, class_numbers, flows, pair, rows_of, takes_classes
 
+_LOG = logging.getLogger("fedscope")
 SMALLEST = 8  # samples of a batch that others are cut into
 
 
@@ -32,6 +35,9 @@ class Batches:
             included; errors over the data are then those of so finite a population
             (:func:`fedscope.statistics.intervals.finite_population`). None: of an infinite one.
 
+    Attributes:
+        notes: a line for whatever the loader that they were read of would do otherwise.
+
     Raises:
         UserError: no samples, differing lengths, ``batch_size`` < 1, or a population that has not so many.
     """
@@ -48,41 +54,65 @@ class Batches:
         pairs = zip(split(inputs, batch_size), split(targets, batch_size), strict=True)
         self._pairs: Sequence[Batch] = tuple(pairs)
         self._order: Tensor | None = None
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_iterable(cls, loader: Iterable[object] | Dataset[Any], batch_size: int = 256) -> "Batches":
-        """Return the batches of a loader or a data set, the same in every pass.
+        """Return :meth:`of` a loader, a data set, or any iterable of batches."""
+        return cls.of(loader, batch_size)
+
+    @classmethod
+    def of(
+        cls, data: "Data", batch_size: int = 256, *, loss: object = None, quiet: bool = False
+    ) -> "Batches":
+        """Return ``data`` as batches, the same in every pass: those of :class:`Batches` as they are.
 
         An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
-        whole.
-
-        A ``torch.utils.data.Dataset`` with an index, a ``datasets.Dataset``, or a ``DataLoader`` of one is
-        read row by row, in an order of its own: ascending where the loader only shuffles. What exceeds
-        256 MiB is read again in every pass, so that it need not fit memory or device; loader workers are not
-        used. Anything else (an iterator will do) is run through once, and kept in the order it came.
+        whole. One such pair, of tensors or NumPy arrays, is cut into batches. A ``torch.utils.data.Dataset``,
+        a ``datasets.Dataset``, a ``DataLoader``, or a list of samples is read row by row
+        (:mod:`fedscope.own_rows`): ascending, all that the loader means, with draws of fedscope's own seed.
+        What exceeds 256 MiB is read again in every pass, so that it need not fit memory or device; loader
+        workers are not used. Any other iterable yields batches, is run through once, and kept.
 
         Args:
-            loader: what to read.
-            batch_size: samples per batch of a data set; a loader has its own.
+            data: what to read.
+            batch_size: samples per batch of a pair or data set; a loader has its own.
+            loss: that it is for. Of cross-entropy whole-numbered targets (N,) or (N, 1) become class numbers.
+            quiet: leave what a loader would do otherwise to :attr:`notes`, and do not log it.
 
         Raises:
             UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
         """
-        found = streamed(loader, _pair, batch_size)
-        return cls._of([_pair(item) for item in iter(loader)] if found is None else found)
+        found = data if isinstance(data, cls) else cls._read(data, batch_size)
+        for note in found.notes if found is not data and not quiet else ():
+            _LOG.warning(note)
+        return found._classified() if takes_classes(loss) else found
 
     @classmethod
-    def of(cls, data: "Data", batch_size: int = 256) -> "Batches":
-        """Return ``data`` as batches: as they are, of one pair (inputs, targets), or :meth:`from_iterable`.
-
-        A pair's tensors may be NumPy arrays. A tuple of two pairs, or a list, is an iterable of batches.
-        """
-        if isinstance(data, cls):
-            return data
+    def _read(cls, data: Any, batch_size: int) -> "Batches":
+        whole = arrays(data)
+        if whole:
+            (inputs, targets), numbered = whole
+            found = cls(inputs, targets, batch_size)
+            found.notes = (NUMBERED,) * numbered
+            return found
         if isinstance(data, tuple) and len(data) == 2 and not all(map(_is_batch, data)):
-            inputs, targets = (_as_tensors(side) for side in data)
-            return cls(inputs, targets, batch_size)
-        return cls.from_iterable(data, batch_size)
+            return cls(_as_tensors(data[0]), _as_tensors(data[1]), batch_size)
+        rows = rows_of(data, batch_size)
+        if rows is not None:
+            return cls._of(streamed(rows, _checked), notes=rows.notes)
+        parts = [pair(item) for item in flows(data)]
+        notes = (NUMBERED,) * any(numbered for _, numbered in parts)
+        return cls._of([_checked(part, place) for place, (part, _) in enumerate(parts)], notes=notes)
+
+    def _classified(self) -> "Batches":
+        """Return the batches with targets as class numbers; themselves where they are."""
+
+        def classified(batch: Batch) -> Batch:
+            return batch[0], class_numbers(batch[1]) if isinstance(batch[1], Tensor) else batch[1]
+
+        first = self[0]
+        return self if classified(first)[1] is first[1] else self.mapped(classified)
 
     def dealt(self, least: int, seed: int = 0) -> "Batches":
         """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
@@ -100,7 +130,7 @@ class Batches:
             dealt = self._at(parts)
         except UserError:
             return self
-        return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
+        return self._as(dealt, self.order[torch.cat(parts)])
 
     def taken(self, parts: Sequence[Tensor]) -> "Batches":
         """Return batches of the samples at these places (n_b,), counted through all batches in their order.
@@ -110,7 +140,7 @@ class Batches:
         Raises:
             UserError: the batches cannot be joined, such as those of sequences of several lengths.
         """
-        return Batches._of(self._at(parts), None, self.population)
+        return self._as(self._at(parts), None)
 
     def spread(self, most: int) -> Batch:
         """Return at most so many samples of all batches alike, as one batch; they are the same every time.
@@ -134,9 +164,9 @@ class Batches:
     def with_targets(self, targets: Iterable[Tree]) -> "Batches":
         """Return the same batches with other targets, a tree for each, which are kept."""
         if isinstance(self._pairs, Streamed):
-            return Batches._of(self._pairs.with_targets(list(targets)), self._order, self.population)
+            return self._as(self._pairs.with_targets(list(targets)), self._order)
         pairs = ((inputs, other) for (inputs, _), other in zip(self, targets, strict=True))
-        return Batches._of(pairs, self._order, self.population)
+        return self._as(pairs, self._order)
 
     def joined(self, most: int) -> Iterator[Batch]:
         """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
@@ -153,11 +183,15 @@ class Batches:
 
     @classmethod
     def _of(
-        cls, pairs: Iterable[Batch], order: Tensor | None = None, population: int | None = None
+        cls,
+        pairs: Iterable[Batch],
+        order: Tensor | None = None,
+        population: int | None = None,
+        notes: tuple[str, ...] = (),
     ) -> "Batches":
         batches = cls.__new__(cls)
         batches._pairs = pairs if isinstance(pairs, Streamed) else tuple(pairs)
-        batches._order, batches.population = order, population
+        batches._order, batches.population, batches.notes = order, population, notes
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -222,7 +256,10 @@ class Batches:
         """Return the batches with ``function`` applied to each; to one that is read in every pass, then."""
         pairs = self._pairs
         found = pairs.mapped(function) if isinstance(pairs, Streamed) else map(function, pairs)
-        return Batches._of(found, self._order, self.population)
+        return self._as(found, self._order)
+
+    def _as(self, pairs: Iterable[Batch], order: Tensor | None) -> "Batches":
+        return Batches._of(pairs, order, self.population, self.notes)
 
 
 Data = Batches | Dataset[Any] | Iterable[object]
@@ -252,15 +289,12 @@ def _as_tensors(tree: Tree) -> Tree:
     return tuple(map(_as_tensors, tree)) if isinstance(tree, tuple | list) else tree
 
 
-def _pair(item: object) -> Batch:
-    if isinstance(item, Mapping):
-        item = item, item
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise UserError(f"a batch must be a pair (inputs, targets) or a dict, not {type(item).__name__}")
-    _check_pair(item[0], item[1])
-    return item[0], item[1]
+def _checked(batch: Batch, place: int | None = None) -> Batch:
+    """Return a batch of samples that there are; ``place`` is its number among all."""
+    _check_pair(*batch, "a batch" if place is None else f"batch {place}")
+    return batch
 
 
-def _check_pair(inputs: Tree, targets: Tree) -> None:
+def _check_pair(inputs: Tree, targets: Tree, which: str = "a batch") -> None:
     if count((inputs, targets)) == 0:
-        raise UserError("a batch is empty; give at least one sample")
+        raise UserError(f"{which} is empty; give at least one sample, or leave it out")

@@ -94,7 +94,7 @@ class FlatLoss:
         self.names = tuple(name for name, _ in trained)
         self.shapes = tuple(p.shape for _, p in trained)
         self.numels = tuple(p.numel() for _, p in trained)
-        self.batches = Batches.of(batches).to(self.device, self.dtype)
+        self.batches = Batches.of(batches, loss=loss_fn).to(self.device, self.dtype)
         self._loss_fn = loss_fn
         self.exact = ExactArithmetic(model, self.device, twice=twice)
         self.model = frozen_copy(model, bn=bn, batches=self.batches)

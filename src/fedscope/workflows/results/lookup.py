@@ -27,7 +27,7 @@ ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
 _UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
 # Of a problem, what changes rounding or speed alone.
-_LABELS = ("device", "threads", "form", "form_reason")
+_LABELS = ("device", "threads", "form", "form_reason", "notes")
 
 
 @dataclass(frozen=True)

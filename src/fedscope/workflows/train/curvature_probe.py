@@ -70,7 +70,7 @@ class CurvatureProber:
         federation = self.federation
         model = rebuilt(federation.spec, torch.Generator())
         model.load_state_dict(state)
-        loss, device = federation.dataset.train.task_loss, federation.settings.device
+        loss, device = federation.dataset.train.task_loss.function, federation.settings.device
         return Hessian(model.to(device).eval(), loss, self._batches(round))
 
     def _batches(self, round: int) -> Batches:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ class Trained:
     final: str  # the checkpoint of the last round
     best: str
     accuracy: float
+    loss: float | None
     best_accuracy: float | None
     best_half_accuracy: float | None
     chosen_on: str
@@ -87,8 +89,12 @@ class Trained:
         return f"{self.rounds}+" if self.rounds_to_target is None else str(self.rounds_to_target)
 
     def entry(self) -> dict[str, Any]:
-        """Return the JSON record, without a target or a concept shift where the run has none."""
+        """Return the JSON record, without a target or a concept shift where the run has none.
+
+        The loss stands where there is no accuracy.
+        """
         absent = [name for name in ("target", "shift_accuracy") if getattr(self, name) is None]
+        absent += ["loss"] if not isnan(self.accuracy) else []
         absent += ["rounds_to_target"] if self.target is None else []
         return {name: value for name, value in asdict(self).items() if name not in absent}
 
@@ -134,7 +140,7 @@ def _as_before(
     before = manifest.preset.name if manifest.preset else None
     if request.preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
-    named = (str(fields.get("model")), str(fields.get("dataset")))
+    named = tuple(str(fields.get(name)) for name in ("model", "dataset", "loss"))
     notes = (
         network_note(manifest, named), data_note(manifest, named),
         method_note(manifest, (str(fields.get("method")),)),
