@@ -252,7 +252,8 @@ def _are_samples(data: object) -> bool:
     first = data[0] if isinstance(data, list) and data else None
     if not isinstance(first, tuple) or len(first) not in (2, 3):
         return False
-    return isinstance(first[1], int | float | Tensor | np.ndarray | np.generic) and np.ndim(first[1]) == 0
+    scalar = isinstance(first[1], int | float | Tensor | np.ndarray | np.generic) and np.ndim(first[1]) == 0
+    return scalar and (isinstance(first[0], Mapping) or np.ndim(first[0]) > 0)
 
 
 def _are_numbers(third: object) -> bool:
@@ -266,7 +267,7 @@ def _are_numbers(third: object) -> bool:
 
 
 def _together(items: Sequence[Any]) -> Any:
-    """Return samples as a batch; a list of numbers is a vector, which PyTorch would take for so many inputs."""
+    """Return samples as a batch; a list of numbers is a vector, and not as many inputs as for PyTorch."""
     return default_collate([_with_vectors(item) for item in items])
 
 

@@ -97,7 +97,8 @@ class Found:
 def found(what: Sequence[Weights], on: On, bn: BatchNormMode = "eval") -> Found:
     """Return a problem for each of several checkpoints or networks, all on the same samples.
 
-    ``bn`` says whether BatchNorm's statistics are read. Results are kept of checkpoints in their own registry, and not of objects, which no file holds.
+    ``bn`` says whether BatchNorm's statistics are read. Results are kept of checkpoints in their own
+    registry, and not of objects, which no file holds.
 
     Raises:
         UserError: one of them, its network, or the data cannot be had; or one is a module or state_dict and

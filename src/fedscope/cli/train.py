@@ -175,7 +175,7 @@ def _show(result: "Trained") -> None:
         "best": console.percent(result.best_accuracy),
         "best by T/2": console.percent(result.best_half_accuracy),
     }
-    if isnan(result.accuracy):  # of a task without classes
+    if result.accuracy is None:  # of a task without classes
         cells = {"run": result.run, "rounds": str(result.rounds), "test loss": console.cell(result.loss)}
     if result.target is not None:
         cells[f"rounds to {console.percent(result.target)}"] = result.reached

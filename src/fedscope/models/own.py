@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.parameter import is_lazy
 
 from fedscope import pretrained
 from fedscope.errors import UserError
@@ -32,6 +33,8 @@ def network(reference: str, generator: torch.Generator | None = None, lora: LoRA
             model = _made(reference, lora)
     if not isinstance(model, nn.Module):
         raise UserError(f"--model {reference} returned {type(model).__name__}, not a torch.nn.Module")
+    if any(map(is_lazy, model.parameters())):
+        raise UserError(f"--model {reference} has layers without a shape: call it on some inputs before")
     return model
 
 
@@ -111,8 +114,8 @@ def _check_own(model: nn.Module, loss: Loss, outputs: Any, inputs: Tensor, wante
         )
     if once and abs(twice - 2 * once) <= 1e-4 * abs(once):
         raise UserError(
-            f"--loss is a sum over samples: {once:.6g} for {len(inputs)} samples, twice that for each of them "
-            "twice; divide it by their number (reduction='mean')"
+            f"--loss is a sum over samples: {once:.6g} for {len(inputs)} samples, twice that for each "
+            "of them twice; divide it by their number (reduction='mean')"
         )
 
 

@@ -17,7 +17,16 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from fedscope import Batches, Hessian, MonteCarloFisher, random_directions, surface, top_eigenpairs, trace
+from fedscope import (
+    Batches,
+    Hessian,
+    MonteCarloFisher,
+    client_gradient_noise,
+    random_directions,
+    surface,
+    top_eigenpairs,
+    trace,
+)
 from fedscope.errors import UserError
 from fedscope.landscape.loss import streamed
 from fedscope.landscape.loss.trees import count
@@ -146,10 +155,13 @@ def test_a_sampler_of_some_rows_is_drawn_from_once() -> None:
     loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=2, sampler=SubsetRandomSampler(rows))
     batches = Batches.of(loader)
     found = torch.cat([inputs for inputs, _ in batches])
-    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, INPUTS[rows].tolist()))
+    assert torch.equal(found, INPUTS[sorted(rows)])
     assert torch.equal(found, torch.cat([inputs for inputs, _ in batches]))
     dropping = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=16, shuffle=True, drop_last=True)
-    assert Batches.of(dropping).sizes == (16, 16, 16, 16)
+    assert Batches.of(dropping).sizes == (16, 16, 16, 16, 6)
+    assert Batches.of(dropping).notes == (
+        "the loader would leave out 6 of 70 rows (drop_last); all 70 are read",
+    )
     own = DataLoader(
         TensorDataset(INPUTS, LABELS), batch_sampler=BatchSampler(range(3, 9), 4, drop_last=False)
     )
@@ -157,10 +169,6 @@ def test_a_sampler_of_some_rows_is_drawn_from_once() -> None:
 
 
 def test_an_iterable_is_run_through_once() -> None:
-    class Flow(IterableDataset[tuple[Tensor, Tensor]]):
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            return iter(zip(INPUTS, LABELS, strict=True))
-
     _equal(Batches.of(DataLoader(Flow(), batch_size=16)), PLAIN)
     _equal(Batches.of(iter(PLAIN)), PLAIN)
     _equal(Batches.of(DataLoader(list(PLAIN), batch_size=None)), PLAIN)  # type: ignore[arg-type]
@@ -224,3 +232,78 @@ def test_rows_that_change_now_and_then_are_kept() -> None:
         batches = Batches.of(DataLoader(Flipped(), batch_size=10))
         first, again = (torch.cat([x for x, _ in batches]) for _ in range(2))
         assert torch.equal(first, again)
+
+
+class Flow(IterableDataset[tuple[Tensor, Tensor]]):
+    """The samples one after the other."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return iter(zip(INPUTS, LABELS, strict=True))
+
+
+FORMS: dict[str, Any] = {
+    "arrays": (INPUTS.numpy(), LABELS.numpy()),
+    "columns": (INPUTS, LABELS[:, None]),
+    "int32": (INPUTS, LABELS.int()),
+    "bytes": (INPUTS, LABELS.byte()[:, None]),
+    "numbers": (INPUTS, LABELS, torch.arange(70)),
+    "data set": TensorDataset(INPUTS, LABELS[:, None].int()),
+    "numbered data set": TensorDataset(INPUTS, LABELS, torch.arange(70)),
+    "samples": [(row, int(label)) for row, label in zip(INPUTS, LABELS, strict=True)],
+    "loader": DataLoader(TensorDataset(INPUTS, LABELS[:, None]), 16, shuffle=True, drop_last=True),
+    "stream": Flow(),
+    "loader of a stream": DataLoader(Flow(), 16, drop_last=True),
+    "batches": [(INPUTS[:50], LABELS[:50, None]), (INPUTS[50:], LABELS[50:, None])],
+    "divided": [DataLoader(TensorDataset(INPUTS[:9], LABELS[:9]), 4), (INPUTS[9:], LABELS[9:])],
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_data_set_has_one_hessian_in_whatever_form(form: str) -> None:
+    model = _model()
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+    v = torch.ones_like(weights)
+    H = Hessian(model, cross_entropy, FORMS[form])
+    assert H.loss.batches.samples == 70
+    shapes = {name: p.shape for name, p in model.named_parameters()}
+
+    def loss(w: Tensor) -> Tensor:
+        parts = w.split([shape.numel() for shape in shapes.values()])
+        own = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
+        return cross_entropy(torch.func.functional_call(model, own, (INPUTS,)), LABELS)
+
+    expected = torch.func.hessian(loss)(weights) @ v
+    assert torch.allclose(H @ v, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_targets_of_a_loss_of_ones_own_stay_as_they_are() -> None:
+    seen = []
+
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        seen.append((targets.dtype, targets.ndim))
+        return cross_entropy(outputs, targets[:, 0].long())
+
+    Hessian(_model(), loss, (INPUTS, LABELS[:, None].int())).matvec(torch.ones(44))
+    assert set(seen) == {(torch.int32, 2)}
+    value = Batches.of((INPUTS, INPUTS[:, :1]), loss=nn.MSELoss())
+    assert value[0][1].shape == (70, 1)
+
+
+def test_what_is_told_stays_with_the_batches_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    batches = Batches.of(FORMS["loader"])
+    assert len(caplog.records) == len(batches.notes) == 1
+    assert "leave out 6 of 70 rows" in caplog.text
+    others = (batches.dealt(6), batches.taken([torch.arange(9)]), batches.to("cpu", torch.float64))
+    assert all(other.notes == batches.notes for other in others)
+    Hessian(_model(), cross_entropy, batches)
+    assert len(caplog.records) == 1
+    assert Batches.of(FORMS["loader"], quiet=True).notes
+    assert len(caplog.records) == 1
+
+
+def test_an_empty_batch_or_client_is_named_by_its_number() -> None:
+    parts = [(INPUTS[:9], LABELS[:9]), (INPUTS[:0], LABELS[:0])]
+    with pytest.raises(UserError, match="batch 1 is empty"):
+        Batches.of(parts)
+    with pytest.raises(UserError, match="client 1: .* is empty"):
+        client_gradient_noise(_model(), cross_entropy, parts)

@@ -170,8 +170,8 @@ def divide(
     """
     if split.loss and split.targets is not None and division.kind not in WITHOUT_CLASSES:
         raise UserError(
-            f"--partition {division.kind} deals by class, and the targets are no classes; use --partition iid "
-            "or quantity_skew, or data that come divided"
+            f"--partition {division.kind} deals by class, and the targets are no classes; use --partition "
+            "iid or quantity_skew, or data that come divided"
         )
     used = part(split, train_samples, seed, "train")
     domains, owners = (

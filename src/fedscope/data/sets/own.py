@@ -48,7 +48,7 @@ def load(
     source = source_of(reference, test)
     if pretrained.is_data(reference):
         return _processed(reference, test, model, source).with_loss(loss)
-    return _loaded(reference, test, loss, source)
+    return _loaded(reference, test, loss, source + (digest(loss) if loss else ""))
 
 
 def forget() -> None:
@@ -223,8 +223,8 @@ def _split(inputs: Tensor, targets: Tensor, loss: Loss | None) -> Split:
     if classes:
         shape = tuple(targets.shape)
         raise UserError(
-            f"targets are class numbers from 0, one per sample, not {targets.dtype} {shape}; for another task "
-            "name its loss with --loss MODULE:FUNCTION"
+            f"targets are class numbers from 0, one per sample, not {targets.dtype} {shape}; for another "
+            "task name its loss with --loss MODULE:FUNCTION"
         )
     wanted = targets.float() if targets.is_floating_point() else targets
     return Split(inputs, torch.zeros(len(inputs), dtype=torch.int64), targets=wanted, loss=loss)
@@ -243,7 +243,8 @@ def _joined(clients: list[_Read]) -> _Read:
     except RuntimeError as error:
         raise UserError(f"the clients' inputs or targets are not of one kind: {error}") from error
     if any(isinstance(part.images, Anew) for part in parts):
-        images = Anew.joined([part.images for part in parts], [part.wanted for part in parts])  # type: ignore[misc]
+        stores = [part.images for part in parts]
+        images = Anew.joined(stores, [part.wanted for part in parts])  # type: ignore[arg-type]
     labels = torch.cat([part.labels for part in parts])
     told = [(number, client.notes) for number, client in enumerate(clients) if client.notes]
     more = f" (and so for {len(told)} of {len(clients)} clients)" if len(told) > 1 else ""

@@ -14,7 +14,7 @@ from fedscope.data.partition.shift import METRICS
 class Summary:
     """A run's rounds in the numbers of a table; accuracies are shares."""
 
-    accuracy: float  # after the last round; NaN where the task has no classes
+    accuracy: float | None  # after the last round; None where the task has no classes
     loss: float | None  # that of the test samples then
     best_accuracy: float | None  # of the round that was best on the split ``chosen_on``
     best_half_accuracy: float | None  # of the best round up to ⌊T/2⌋; None if that is 0 (Tian et al. 2022)
@@ -35,7 +35,7 @@ def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
         shifts = [place for place, one in enumerate(metrics) if one.shifted]
         shift = METRICS[settings.shift_metric](accuracies, shifts)
     return Summary(
-        accuracy=accuracies[-1],
+        accuracy=metrics[-1].accuracy,
         loss=metrics[-1].loss,
         best_accuracy=top.accuracy if top else None,
         best_half_accuracy=by_half.accuracy if by_half else None,

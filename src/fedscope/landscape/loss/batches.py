@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from fedscope import own_rows
 from fedscope.errors import UserError
 from fedscope.landscape.loss.streamed import Batch, Streamed, streamed
 from fedscope.landscape.loss.trees import Tree, count, joined, leaves, mapped, octets, some, split
-from fedscope.own_rows import NUMBERED, arrays, class_numbers, flows, pair, rows_of, takes_classes
+from fedscope.own_rows import NUMBERED, class_numbers, takes_classes
 
 _LOG = logging.getLogger("fedscope")
 SMALLEST = 8  # samples of a batch that others are cut into
@@ -90,7 +91,7 @@ class Batches:
 
     @classmethod
     def _read(cls, data: Any, batch_size: int) -> "Batches":
-        whole = arrays(data)
+        whole = own_rows.arrays(data)
         if whole:
             (inputs, targets), numbered = whole
             found = cls(inputs, targets, batch_size)
@@ -98,12 +99,20 @@ class Batches:
             return found
         if isinstance(data, tuple) and len(data) == 2 and not all(map(_is_batch, data)):
             return cls(_as_tensors(data[0]), _as_tensors(data[1]), batch_size)
-        rows = rows_of(data, batch_size)
+        rows = own_rows.rows_of(data, batch_size)
         if rows is not None:
             return cls._of(streamed(rows, _checked), notes=rows.notes)
-        parts = [pair(item) for item in flows(data)]
-        notes = (NUMBERED,) * any(numbered for _, numbered in parts)
-        return cls._of([_checked(part, place) for place, (part, _) in enumerate(parts)], notes=notes)
+        batches, notes = list[Batch](), list[str]()
+        for place, item in enumerate(own_rows.flows(data)):
+            part = own_rows.rows_of(item, batch_size)  # of one client, where the data come divided
+            if part is None:
+                batch, numbered = own_rows.pair(item)
+                batches.append(_checked(batch, place))
+                notes += [NUMBERED] * numbered
+            else:
+                batches += streamed(part, _checked)
+                notes += [f"data set {place}: {note}" for note in part.notes]
+        return cls._of(batches, notes=tuple(dict.fromkeys(notes)))
 
     def _classified(self) -> "Batches":
         """Return the batches with targets as class numbers; themselves where they are."""

@@ -80,12 +80,9 @@ def never_run(model: nn.Module) -> str:
     new = sum(map(_is_new, layers))
     if not new:
         return ""
-    which = (
-        "BatchNorm never saw a sample" if new == len(layers) else f"{new} of {len(layers)} BatchNorm layers"
-    )
-    also = "" if new == len(layers) else " never saw a sample"
+    which = "BatchNorm" if new == len(layers) else f"{new} of {len(layers)} BatchNorm layers"
     return (
-        f"{which}{also} (mean 0, variance 1, no batch counted), and is measured with these statistics: "
+        f"{which} never saw a sample (mean 0, variance 1, no batch counted), and these statistics are used: "
         "--bn recalibrate, or bn='recalibrate', estimates them on the samples"
     )
 

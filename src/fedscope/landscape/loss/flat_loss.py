@@ -15,6 +15,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import check_closed, close, largest, once_differentiable
+from fedscope.landscape.loss.copies import check_made
 from fedscope.landscape.loss.derivatives import joined, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
@@ -73,6 +74,7 @@ class FlatLoss:
         twice: bool = True,
     ) -> None:
         model = getattr(model, "_orig_mod", model)
+        check_made(model)
         trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
         if not trained:
             raise UserError(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +67,7 @@ class Trained:
     lr: float
     final: str  # the checkpoint of the last round
     best: str
-    accuracy: float
+    accuracy: float | None
     loss: float | None
     best_accuracy: float | None
     best_half_accuracy: float | None
@@ -94,7 +93,7 @@ class Trained:
         The loss stands where there is no accuracy.
         """
         absent = [name for name in ("target", "shift_accuracy") if getattr(self, name) is None]
-        absent += ["loss"] if not isnan(self.accuracy) else []
+        absent += ["loss"] if self.accuracy is not None else []
         absent += ["rounds_to_target"] if self.target is None else []
         return {name: value for name, value in asdict(self).items() if name not in absent}
 
