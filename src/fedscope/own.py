@@ -89,7 +89,6 @@ def _found(module: str, path: list[str]) -> Path | None:
 
 
 def _is_here(reference: str) -> bool:
-    """Say whether the module is in the working directory itself, and not installed below it."""
     file = _found(reference.partition(":")[0], [str(Path.cwd())])
     return file is not None and file == located(reference)
 

@@ -198,7 +198,6 @@ def _left_out(left: int, count: int) -> tuple[str, ...]:
 
 
 def _chosen(sampler: Any, count: int, data: object) -> tuple[Tensor, tuple[str, ...]]:
-    """Return which of ``count`` rows a sampler means, ascending, and what is told of it."""
     if isinstance(sampler, SequentialSampler):
         return torch.arange(count), ()
     if isinstance(sampler, SubsetRandomSampler):

@@ -145,7 +145,6 @@ def _resolved(schema: Node, node: Node) -> Node:
 
 
 def _takes(node: Node) -> str:
-    """Return what a field may be."""
     if "enum" in node:
         return f"one of {', '.join(map(str, node['enum']))}"
     if "const" in node:

@@ -106,7 +106,6 @@ def identify(
 
 
 def _divided(dataset: Dataset) -> ClientRows | None:
-    """Return each client's rows, where the data come divided over clients."""
     owners = dataset.train.clients
     if owners is None:
         return None

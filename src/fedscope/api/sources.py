@@ -129,11 +129,7 @@ def found(what: Sequence[Weights], on: On, bn: BatchNormMode = "eval") -> Found:
 
 
 def _names(found: Sequence[str], on: On) -> list[str]:
-    """Return what the networks are called: as asked for, else as ``found``, those of one name numbered.
-
-    Raises:
-        UserError: there is not a name for each, of its own.
-    """
+    """Return what the networks are called: as asked for, else as ``found``, those of one name numbered."""
     if "names" not in on:
         counts = [found[: place + 1].count(name) for place, name in enumerate(found)]
         return [name if count == 1 else f"{name}-{count}" for name, count in zip(found, counts, strict=True)]
@@ -175,7 +171,6 @@ def targets_of(names: Sequence[str], registry: Path, on: On, bn: BatchNormMode =
 
 
 def _network(one: Weights, on: On, bn: BatchNormMode) -> tuple[nn.Module, str, str, tuple[str, ...]]:
-    """Return a network, its name, its content hash, and what was renamed in its file."""
     if isinstance(one, nn.Module):
         return one, type(one).__name__, content_hash(one.state_dict()), ()
     if "model" not in on:

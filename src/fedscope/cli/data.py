@@ -37,7 +37,6 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
 
 def _listed(data_dir: Path | None) -> Answer:
-    """Return what is known of all data sets, and the tables of it."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
@@ -84,7 +83,6 @@ def show(name: str, json_target: str | None) -> None:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    """Return what there is to know of every data set, by name."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.data.sets.inspection import describe
 

@@ -58,7 +58,6 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 
 def _listed(scale: str, registry: Path) -> Answer:
-    """Return the outline of every recipe, and their table."""
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
@@ -238,7 +237,6 @@ def _has(recipe: Recipe, only: Sequence[str]) -> bool:
 
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
-    """Print what a build would do."""
     from fedscope.reproduce.runs.estimate import duration
 
     outline = plan.outline()

@@ -202,7 +202,6 @@ def command(
 
 
 def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:
-    """Print what the request would take."""
     from fedscope.workflows.curvature.checkpoints import plans
     from fedscope.workflows.curvature.plan import described
 
@@ -226,7 +225,6 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
 def _keep(
     place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
 ) -> None:
-    """Store the bases of the records, and the output of the same command for the next time."""
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):

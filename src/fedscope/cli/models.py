@@ -71,7 +71,6 @@ def list_models(json_target: str | None) -> None:
 
 
 def _facts() -> tuple[list[Facts], dict[str, str]]:
-    """Return what there is to know of every network, and which one is each data set's default."""
     from fedscope.data.sets.catalogue import DATASETS
     from fedscope.models.catalogue import NETWORKS, outline
     from fedscope.models.summary import summary
@@ -118,11 +117,7 @@ def show(json_target: str | None, **given: Any) -> None:
 
 
 def _shown(variant: Variant) -> Facts:
-    """Return the facts of a network for these images, and what the methods cost on it.
-
-    Raises:
-        UserError: there is no such network, or it does not take such images.
-    """
+    """Return the facts of a network for these images, and what the methods cost on it."""
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary
 
@@ -142,7 +137,6 @@ def _shown(variant: Variant) -> Facts:
 
 
 def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts:
-    """Return what there is to know about a network on one input, as plain data."""
     return {
         "name": name,
         "source": record.source,
@@ -156,7 +150,6 @@ def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts
 
 
 def _costs(model: ResNet, projected: ResNet, channels: int, side: int) -> Facts:
-    """Return what a step of each method costs per sample, and GradAug's price in the papers."""
     from fedscope.federated.costs.expected import COUNTS, expected_costs, options, square_law
 
     costs = expected_costs(model, projected, channels, side)

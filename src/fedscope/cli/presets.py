@@ -73,7 +73,6 @@ def show(name: str, json_target: str | None) -> None:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    """Return what there is to know of every preset, by name."""
     from fedscope.federated.setup.presets import presets
 
     return {name: preset.describe() for name, preset in presets().items()}

@@ -109,7 +109,6 @@ def check(jobs: Sequence[Job]) -> None:
 
 
 def _run_task(path: Path, task: int) -> None:
-    """Run one job of a frozen list."""
     jobs = frozen(path)
     if task >= len(jobs):
         raise UserError(f"{path} has {len(jobs)} jobs, from 0 to {len(jobs) - 1}; there is no {task}")

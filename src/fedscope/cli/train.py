@@ -152,11 +152,7 @@ def command(
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """Split ``OPTION=VALUE`` texts.
-
-    Raises:
-        UserError: one has no ``=`` or an option stands twice.
-    """
+    """Split ``OPTION=VALUE`` texts."""
     result: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -167,7 +163,6 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _show(result: "Trained") -> None:
-    """Print one run's summary as a table."""
     cells = {
         "run": result.run,
         "rounds": str(result.rounds),
@@ -216,11 +211,7 @@ def _spread(values: Sequence[float | None]) -> str:
 
 
 def _refuse_diverged(results: Sequence["Trained"]) -> None:
-    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it.
-
-    Raises:
-        UserError: one did.
-    """
+    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it."""
     diverged = [result for result in results if result.diverged]
     if diverged:
         which = ", ".join(f"{result.run} in round {result.rounds}" for result in diverged)

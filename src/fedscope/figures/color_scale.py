@@ -141,13 +141,11 @@ def _ceiling(finite: Sequence[Grid], *, log: bool) -> float:
 
 
 def _round_down(value: float) -> float:
-    """Return the largest of 1, 2, 5 times a power of ten that is not above ``value``."""
     power = 10.0 ** math.floor(math.log10(value))
     return max(m * power for m in (1, 2, 5) if m == 1 or m * power <= value)
 
 
 def _around(value: float, *, log: bool) -> tuple[float, float]:
-    """A range around a value that is the same everywhere."""
     if log:
         return value / 1.5, value * 1.5
     margin = 0.5 * abs(value) or 0.5

@@ -143,6 +143,5 @@ def _leader(rim: Points, box: Points) -> Points:
 
 
 def _hits(leader: Points, spots: Points, room: float) -> int:
-    """Count the samples of a leader that come within ``room`` of any spot."""
     gaps = leader[:, None] - spots
     return int((np.hypot(gaps[..., 0], gaps[..., 1]) <= room).any(axis=1).sum())

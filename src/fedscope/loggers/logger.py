@@ -60,7 +60,6 @@ def numbers(metrics: Round) -> dict[str, float]:
 
 
 def _summed_up(diagnostics: Mapping[str, object]) -> dict[str, object]:
-    """Return the diagnostics with three numbers in place of each list."""
     found: dict[str, object] = {}
     for name, value in diagnostics.items():
         if isinstance(value, Mapping):

@@ -95,11 +95,7 @@ def check_classifier(
 
 
 def _check_own(model: nn.Module, loss: Loss, outputs: Any, inputs: Tensor, wanted: Tensor) -> None:
-    """Refuse a loss of the user's own that cannot be trained with, or is a sum over samples.
-
-    Raises:
-        UserError: it is such a loss.
-    """
+    """Refuse a loss of the user's own that cannot be trained with, or is a sum over samples."""
     value = loss(outputs, wanted)
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
         found = f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -130,11 +126,7 @@ def _copied(model: nn.Module, reference: str) -> nn.Module:
 
 
 def _check_one(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, classes: int) -> None:
-    """Refuse a network that loses the dimension of the samples where there is one, as the last batch may be.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a network that loses the dimension of the samples where there is one, as in a last batch."""
     try:
         with torch.no_grad():
             logits = model(inputs)

@@ -72,7 +72,6 @@ def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
 
 
 def _names(who: Subjects) -> str:
-    """Return the subjects' names for a title, of many the first ones."""
     names = [subject.name for subject in who.values()]
     if len(names) > MOST_NAMED:
         return f"{', '.join(names[: MOST_NAMED - 1])} and {len(names) - MOST_NAMED + 1} others"
@@ -131,7 +130,6 @@ def _page(
 
 
 def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
-    """Return the template's and the script's data of a group of landscapes."""
     obstacle = planes.obstacle(group)
     flat = group.is_line or obstacle
     return {
@@ -146,6 +144,5 @@ def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
 
 
 def _pictures(records: Sequence[LandscapeRecord]) -> list[str]:
-    """Return the static figures of the landscapes, as many to a figure as one holds."""
     parts = [records[i : i + MOST_CHECKPOINTS] for i in range(0, len(records), MOST_CHECKPOINTS)]
     return [page.picture(draw(part)) for part in parts]

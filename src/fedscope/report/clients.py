@@ -87,7 +87,6 @@ def pair_charts(shown: Shown) -> dict[str, list[Chart]]:
 
 
 def _first(subject: Subject, cross: CrossClient | None, symbol: Symbol) -> _Matrix | None:
-    """Return the matrix of the first reading that has any pair resolved."""
     matrices = (_matrix(subject, cross, symbol, reading) for reading in READINGS) if cross else ()
     return next((matrix for matrix in matrices if matrix and matrix.known), None)
 

@@ -43,7 +43,6 @@ def _of_subjects(runs: Sequence[RunRecord], given: Sequence[ClientsRecord]) -> I
 
 
 def _most_rounds(records: Sequence[ClientsRecord]) -> Rounds:
-    """Return the rounds that were measured on one number of samples, the one with the most rounds."""
     by_samples: dict[int, dict[int, list[ClientsRecord]]] = {}
     for one in sorted(records, key=lambda one: -len(one.measured)):
         if one.checkpoint.round is not None:

@@ -42,7 +42,6 @@ def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
 
 
 def _kinds(record: ClientsRecord) -> list[ClientsKind]:
-    """Return the pictures that a record has something for."""
     if len(record.clients) > MOST_CLIENTS:
         return []
     there: Mapping[ClientsKind, object] = {

@@ -76,7 +76,6 @@ def _reached(run: RunRecord, subject: Subject) -> tuple[Cell, ...]:
 
 
 def _chosen(run: RunRecord) -> str:
-    """Return in words on which split the best round was chosen."""
     split = chosen_on(run.manifest.stated())
     return f", chosen on {split}" if split else ""
 

@@ -159,7 +159,6 @@ class Plan:
 
     @cached_property
     def _lacking(self) -> dict[str, tuple[Path, Measure]]:
-        """The missing results of runs in the registry, by their key."""
         found: dict[str, tuple[Path, Measure]] = {}
         for name in self.cells:
             for one in self.filled[name]:
@@ -227,7 +226,6 @@ class Plan:
         return sum([*training, *later, *now], NOTHING)
 
     def _time(self, job: Training) -> Estimate:
-        """Return the time of the rounds that a run still needs."""
         left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
             return self.clock.training(left)

@@ -135,7 +135,6 @@ class EstimatorConformance:
         return self.estimate(self._operator(), **draws).value
 
     def _operator(self, after: Callable[[Tensor], object] = lambda image: None) -> LambdaOperator:
-        """Return the matrix's operator, which calls ``after`` with each product."""
         matrix = self.matrix()
 
         def times(v: Tensor) -> Tensor:

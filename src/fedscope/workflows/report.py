@@ -126,7 +126,6 @@ def rounds_of(
 
 
 def _extent(record: ClientsRecord) -> tuple[int, int]:
-    """Return how many parts a record has, and on how many samples."""
     return len(record.measured), record.problem.samples
 
 
@@ -160,11 +159,7 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
 
 
 def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
-    """Refuse a network that is not finite before the others are measured.
-
-    Raises:
-        UserError: its weights, or its loss on a batch, are not finite.
-    """
+    """Refuse a network that is not finite before the others are measured."""
     for problem in found if len(found) > 1 else ():  # one alone is refused at once anyway
         loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=request.bn)
         try:
@@ -262,7 +257,6 @@ def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool
 
 
 def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
-    """Return the request, without the clients where they cannot be compared, which is noted."""
     try:
         compared_clients(problem, request)
     except UserError as reason:
@@ -272,7 +266,6 @@ def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request
 
 
 def _fullness(record: HessianRecord) -> tuple[int, ...]:
-    """Return what makes one of two records of the same curvature the better one to show."""
     parts = (record.density is not None) + (record.cross_client is not None)
     return parts, record.problem.samples, len(record.eigenvalues)
 

@@ -97,13 +97,11 @@ def measured_clients(run: Run, results: Iterable[Kept]) -> tuple[ClientsRecord, 
 
 
 def _kept(run: Run) -> list[Path]:
-    """Return the files of the global models that a run kept."""
     kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
     return [path for path in kept if path.exists()]
 
 
 def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]) -> list[Record]:
-    """Return the curvature of models, by their content hashes."""
     return [
         {"sha256": sha256, **models[sha256], **_curvature(record)}
         for record in curvatures
@@ -118,7 +116,6 @@ def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
 
 
 def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
-    """Return the test accuracy of one of the global models of a round, where the metrics have it."""
     line = next((line for line in metrics if line.round == round), None)
     return None if line is None else line.accuracies.get(average, line.accuracy)
 
@@ -130,7 +127,6 @@ _BESIDE = (
 
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
-    """Return round and average of the run's global models up to the one named, by content hash."""
     named = store.resolve(reference)
     models = _described([*map(run.after_round, run.rounds()), store.resolve(run.name), named])
     until = describe_checkpoint(named)[0].round
@@ -138,13 +134,11 @@ def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
 
 
 def _described(paths: Sequence[Path]) -> dict[str, Record]:
-    """Return round and average of global models by content hash."""
     found = [describe_checkpoint(path) for path in paths]
     return {sha256: {"round": info.round, "average": info.average} for info, sha256 in found}
 
 
 def _curvatures(results: Iterable[Kept]) -> Iterator[HessianRecord]:
-    """Yield the Hessian records of our own estimators."""
     for record in results:
         if isinstance(record, HessianRecord) and _is_usual(record.problem):
             yield record

@@ -128,7 +128,6 @@ class _Search:
         return plain, [f"removed {wrapper}. from {count} names" for wrapper, count in sorted(counts.items())]
 
     def _places(self) -> Iterator[list[tuple[int, _Candidate]]]:
-        """Yield, for each dialect, where wanted names are found, with how many."""
         prefixes: dict[str, list[str]] = {}
         for name in self.names:
             parts = name.split(".")
@@ -150,7 +149,6 @@ class _Search:
         return None
 
     def _faults(self, place: _Candidate) -> list[str]:
-        """Return what keeps a candidate from being exactly the network."""
         inside, faults = self._inside(place), list[str]()
         sources = {name: self._source(name, place, inside) for name in self.wanted}
         missing = [

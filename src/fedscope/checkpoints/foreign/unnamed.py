@@ -95,8 +95,6 @@ def _in_order(
 def _completed(
     state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str], unread: Collection[str]
 ) -> dict[str, Tensor]:
-    """Add the other names of shared parameters, and zeros for what counts batches."""
-
     def of(name: str) -> Tensor:
         tensor = wanted[name]
         found = state.get(name, state.get(own.get(id(tensor), name)))

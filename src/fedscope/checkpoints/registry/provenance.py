@@ -140,7 +140,6 @@ def _run_links(checkpoint: Checkpoint) -> Iterator[Link]:
 
 
 def _code_link(verb: str, versions: Mapping[str, object]) -> Link:
-    """Return the recorded code, and whether the present code is the same."""
     known = {name: str(version) for name, version in versions.items()}
     same = {None: "not recorded", code_version()["source"]: "the same"}.get(known.get("source"), "another")
     return Link("code", verb, {**known, "this code": same})

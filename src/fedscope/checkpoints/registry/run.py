@@ -133,7 +133,6 @@ class Run:
         return self._checkpoints("round-*")
 
     def _checkpoints(self, folders: str) -> list[Path]:
-        """Return the files that are named as checkpoints are, whatever else lies beside them."""
         found = sorted(self.folder.glob(f"{folders}/*.pt"))
         return [
             path for path in found if layout.kind(path.relative_to(self.folder).as_posix()) == "checkpoint"

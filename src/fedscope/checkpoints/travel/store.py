@@ -144,7 +144,6 @@ def _opened(scheme: str, web: bool) -> Any:
 
 
 def _status(error: Exception) -> int | None:
-    """Return the HTTP status that an error of any backend carries, if it carries one."""
     found = (error, getattr(error, "response", None))
     codes = (getattr(one, name, None) for one in found for name in ("status", "code", "status_code"))
     return next((code for code in codes if isinstance(code, int)), None)

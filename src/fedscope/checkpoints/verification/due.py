@@ -53,7 +53,6 @@ def _beside(account: Account) -> set[str]:
 
 
 def _to_go_on(account: Account) -> set[str]:
-    """Return the states from which an unfinished run goes on."""
     if account.ended or not account.trained:
         return set()
     kinds = ["state"] if account.manifest.remembers else []
@@ -62,7 +61,6 @@ def _to_go_on(account: Account) -> set[str]:
 
 
 def _inside(account: Account) -> set[str]:
-    """Return the models inside the clients' training that were to be kept."""
     if account.manifest.clients_deleted or account.manifest.steps_deleted:
         return set()
     steps = KeptSteps.parse(account.settings.keep_steps)

@@ -18,11 +18,7 @@ from fedscope.workflows.sources.targets import SAMPLES, Targets
 def _amount(
     _context: click.Context, _option: click.Parameter, text: str | None
 ) -> int | Literal["all"] | None:
-    """Return the number of samples.
-
-    Raises:
-        UserError: the text is neither a number from 1 up nor ``all``.
-    """
+    """Return the number of samples."""
     if text is None or text == "all":
         return text  # type: ignore[return-value]  # "all" is a literal here
     if not re.fullmatch("[0-9]{1,12}", text) or int(text) < 1:

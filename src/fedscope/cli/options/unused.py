@@ -40,7 +40,6 @@ def _is_film(option: str, values: Values) -> bool:
 
 
 def _asks(families: str, values: Values) -> bool:
-    """Say whether a quantity of one of the families is asked for."""
     return any(one.family in families.split() for one in _quantities(values))
 
 

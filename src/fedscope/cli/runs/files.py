@@ -128,7 +128,6 @@ def import_command(archive: Path, name: str | None, registry: Path) -> None:
 
 
 def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
-    """Return the run, and which checkpoint of it is meant if not all."""
     if Path(what).is_file() or "@" in what:
         path = store.resolve(what)
         folder = layout.run_of(path)

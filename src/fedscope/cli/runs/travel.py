@@ -99,7 +99,6 @@ def _travel(
     json_target: str | None,
     carry: "Callable[[str, Report], Journey]",
 ) -> None:
-    """Carry runs one after the other, and tell of each as soon as it has arrived."""
     journeys = []
     for name in names:
         with console.progress(f"{title} {name}") as report:

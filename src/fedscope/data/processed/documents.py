@@ -104,7 +104,6 @@ def _saved(path: Path) -> dict[str, list[Document]]:
 
 
 def _named(part: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with the names of its classes in place of their numbers."""
     names = {key: getattr(part.features[key], "names", None) for key in _TOPICS if key in row}
     found = {key: (known, row[key]) for key, known in names.items() if known}
     return {**row, **{key: None if _unlabelled(own) else known[own] for key, (known, own) in found.items()}}

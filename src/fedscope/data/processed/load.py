@@ -55,7 +55,6 @@ def _text(reference: str, test: str | None, model: str) -> tuple[Split, Split | 
 
 
 def _classes(found: Mapping[str, Sequence[Document]]) -> tuple[dict[str, list[int]], tuple[str, ...]]:
-    """Return the class of each document by split, and the classes' names."""
     topics = sorted({document.topic for texts in found.values() for document in texts})
     if topics != [""]:
         return {split: [topics.index(one.topic) for one in texts] for split, texts in found.items()}, tuple(

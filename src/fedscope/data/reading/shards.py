@@ -127,7 +127,6 @@ def table(
 
 
 def _library() -> Any:
-    """Return the ``datasets`` library."""
     with needed("train", "a data set in the hub's files"):
         import datasets
     return datasets

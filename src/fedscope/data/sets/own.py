@@ -231,7 +231,6 @@ def _split(inputs: Tensor, targets: Tensor, loss: Loss | None) -> Split:
 
 
 def _joined(clients: list[_Read]) -> _Read:
-    """Return the clients' samples one after the other, with whose each is."""
     parts = [client.split for client in clients]
     owners = torch.cat([torch.full((len(part),), client) for client, part in enumerate(parts)])
     with_targets = [part.targets is not None for part in parts]

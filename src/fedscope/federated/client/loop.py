@@ -267,7 +267,6 @@ class LocalTrainer:
             self._descend(len(rows), flag)
 
     def _descend(self, count: int, first: bool) -> None:
-        """Clip, correct, decay, and move the parameters along the gradient."""
         method, clients = self.method, self.clients
         w, gradient = clients.parameters(count), self.model.gradient[:count]
         if self._clip is not None:

@@ -121,7 +121,6 @@ class Objective:
         return self._loss(batch, logits, drawn, *self._row(0), ascent=ascent)
 
     def _row(self, row: int | slice) -> tuple[Tensor, ...]:
-        """Return a client's rows that task terms see besides its forward pass."""
         clients = self.clients
         own = (clients.start, clients.remembered, clients.took_part_before, clients.label_counts)
         return tuple(rows[row] for rows in own)
@@ -229,7 +228,6 @@ class Objective:
         return batch.mix_weight * loss + (1 - batch.mix_weight) * other
 
     def _add_parameter_terms(self, count: int, *, first: bool) -> None:
-        """Add the gradient of the terms of the parameters to every row."""
         clients = self.clients
 
         def total(w: Tensor, *rows: Tensor) -> Tensor:
@@ -246,11 +244,7 @@ class Objective:
 
 
 def _ascent_loss(method: Method) -> TaskTerm:
-    """Return the loss that a method's ascent asked for.
-
-    Raises:
-        MethodError: it has none.
-    """
+    """Return the loss that a method's ascent asked for."""
     if method.ascent_loss is None:
         raise MethodError(f"method {method.name}: gradient_at asks for ascent_loss, which is empty")
     return method.ascent_loss

@@ -190,7 +190,6 @@ class Dispatch:
 
     @property
     def _keeps_mean(self) -> bool:
-        """Whether the server's model is the mean of the uploads."""
         method = self.federation.method
         return method.server is None and method.averages is None
 
@@ -218,7 +217,6 @@ class Dispatch:
         )
 
     def _own(self, values: Tensor, client: int, memory: Memory | None) -> Tensor:
-        """Return a model with the personal tensors of ``client``, if it has any yet."""
         own, clients = values.clone(), self.clients
         if (remembered := memory.recall(client) if memory else None) is not None:
             own[clients.personal] = clients.memory.split(remembered)["personal"].to(own)
@@ -237,7 +235,6 @@ class Dispatch:
         return self.sizes[client]
 
     def _alike(self, client: int) -> tuple[int, int]:
-        """Return what the clients of a stack have in common."""
         return self._size(client), self.local_work(client)
 
     def _train(self, round: int, stack: Stack, recalled: dict[int, Tensor]) -> Trained:
@@ -263,7 +260,6 @@ class Dispatch:
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
-        """Send the clients' memories from rank 0's files to the workers that train them."""
         width, workers = self.clients.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
         for place, stack in enumerate(window) if self.remembers else ():

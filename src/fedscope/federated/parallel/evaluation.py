@@ -93,7 +93,6 @@ def score_sums(
 
 
 def _scalars(model: nn.Module, split: Split, pipeline: Pipeline) -> int:
-    """Return the scalars of one sample's input or, where no class is predicted, of its output."""
     inputs = split.images.shape[1:].numel()
     if split.targets is None or not len(split):
         return inputs

@@ -58,7 +58,6 @@ def check_all_returned(method: str, field: str, declared: Collection[str], retur
 
 
 def _checked(method: Method, check: Check, field: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, checked if it is not fedscope's own."""
     plain = function
     while isinstance(plain, partial):
         plain = plain.func

@@ -122,7 +122,6 @@ class Server:
         return record
 
     def _probed(self, round: int, models: Mapping[str, Tensor]) -> CurvatureProbe | None:
-        """Return the curvature of the evaluated model, where it is to be measured after ``round``."""
         settings, dispatch = self.federation.settings, self.dispatch
         every = settings.probe_curvature
         if self.probe is None or not every or round % every:
@@ -233,7 +232,6 @@ class Server:
 
     @contextmanager
     def _recorded(self, memory: Memory | None, round: int) -> Iterator[Writer | None]:
-        """Open the round's folder in ``memory``, if the run has such a memory."""
         if memory is None:
             yield None
         else:

@@ -106,7 +106,6 @@ class RunFiles:
             self._prune()
 
     def _prune(self) -> None:
-        """Delete the starts of uploads that newer ones have replaced."""
         needed = set(self._uploads.values())
         for path in (*self.run.folder.glob("round-*/anchor.pt"), *self.run.folder.glob("round-*/rows.zz")):
             if int(path.parent.name[6:]) not in needed:

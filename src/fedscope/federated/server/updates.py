@@ -79,7 +79,6 @@ class ClientUpdates:
         return Updates.read(found)
 
     def _take(self) -> None:
-        """Take the block of uploads that wait."""
         stacks, parameters, statistics = zip(*self._waiting, strict=True)
         self._waiting = []
         rows = torch.cat(stacks)

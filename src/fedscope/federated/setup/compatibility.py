@@ -61,7 +61,6 @@ def check_loss(settings: Settings, dataset: Dataset) -> None:
 
 
 def _memory(settings: Settings, method: Method) -> None:
-    """Refuse memory of clients that cannot be kept."""
     fresh = settings.partition in FRESH
     again = f"--partition {settings.partition} has new clients in every round"
     if method.personal and fresh:
@@ -79,7 +78,6 @@ def _memory(settings: Settings, method: Method) -> None:
 
 
 def _averages(settings: Settings, method: Method) -> None:
-    """Refuse means over clients that have no meaning."""
     if settings.eval_model == "cld":
         return
     fresh = settings.partition in FRESH
@@ -124,7 +122,6 @@ def check_batches(
 
 
 def _has_single(settings: Settings, size: int) -> bool:
-    """Say whether a client of ``size`` samples has a batch of one."""
     last = size % settings.batch_size or settings.batch_size
     steps = settings.local_steps or settings.steps_limit  # of the round, or of each epoch
     if steps and steps * settings.batch_size < size:

@@ -57,11 +57,7 @@ def network(
 
 
 def _check_used_once(method: str, read: Sequence[str], model: nn.Module, inputs: Tensor) -> None:
-    """Refuse a network that runs a module several times of whose outputs the method would see the last alone.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a network that runs a module several times, of which the method would see the last alone."""
     uses = Counter[str]()
 
     def count(name: str) -> Callable[..., None]:
@@ -154,7 +150,6 @@ def _headless(method: Method, name: str) -> str:
 
 
 def _mend(settings: Settings) -> str:
-    """Return what to change so that the network takes the images."""
     if code.is_own(settings.dataset):
         return "choose another --model"
     known = data_catalogue.record(settings.dataset)

@@ -100,7 +100,6 @@ class Preset:
         return {**asdict(self), "provisional": self.unknown, "commands": self.commands()}
 
     def _options(self, method: str) -> Table:
-        """Return the options for ``method``, a sum of names."""
         options, parts = dict(self.options), set(method.split("+"))
         for condition, more in self.when.items():
             if set(condition.split("+")) <= parts:
@@ -109,7 +108,6 @@ class Preset:
 
 
 def _before(base: Table, name: str) -> object:
-    """Return a setting's value without the user's, ``unset`` where it has none."""
     value = base.get(name, Settings.model_fields[name].default)
     return "unset" if value is None else value
 

@@ -68,11 +68,7 @@ def completed(settings: Settings) -> Settings:
 
 
 def _named(settings: Settings) -> Settings:
-    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY.
-
-    Raises:
-        UserError: data of the user's own without a network, or test data without them.
-    """
+    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY."""
     dataset = resolved(settings.dataset, DATASETS)
     if settings.test_data and not is_own(dataset):
         raise UserError(f"{dataset} has test data; --test-data is for --data MODULE:FACTORY")

@@ -43,13 +43,11 @@ def automatic_stack(settings: Settings, method: Method, model: nn.Module, rows: 
 
 
 def _widest(model: nn.Module) -> int:
-    """Return the largest number of features that enter or leave a linear layer, per sample."""
     layers = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
     return max((max(layer.in_features, layer.out_features) for layer in layers), default=0)
 
 
 def _participants(settings: Settings) -> float:
-    """Return the mean number of clients of a round."""
     sampled = settings.clients if settings.sampling == "all" else settings.clients * settings.participation
     return min(sampled, settings.clients_limit or sampled)
 
@@ -66,7 +64,6 @@ def _together(settings: Settings, rows: Sequence[Sized]) -> int:
 
 
 def _steps(settings: Settings, rows: Sequence[Sized]) -> float:
-    """Return the local steps that all clients take in all rounds."""
     passes = sum(-(-len(held) // settings.batch_size) for held in rows) / len(rows)
     per_epoch = 1.0 if settings.local_steps else min(passes, settings.steps_limit or passes)
     return settings.rounds * _participants(settings) * full_work(settings) * per_epoch

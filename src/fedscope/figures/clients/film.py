@@ -42,7 +42,6 @@ def frame_figures(
 
 
 def _share_heights(figures: Sequence[Figure]) -> None:
-    """Give each panel the vertical range that holds it in every frame."""
     for same in zip(*(figure.axes for figure in figures), strict=False):
         ends = [axes.get_ylim() for axes in same]
         for axes in same:

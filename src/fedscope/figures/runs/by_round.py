@@ -84,7 +84,6 @@ def _accuracy(found: Sequence[Group]) -> Panel:
 
 
 def _samples(found: Sequence[Group], measured: Rounds = curvature_rounds) -> int:
-    """Return the number of samples that all rounds are measured on."""
     samples = {measured(record)[0] for group in found for record in group.records}
     if len(samples) > 1:
         numbers = ", ".join(f"{number:,}" for number in sorted(samples))
@@ -97,7 +96,6 @@ def _curvature_panel(found: Sequence[Group], name: str, pick: Pick, of: Unit = l
 
 
 def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
-    """Return a quantity by round, in units of ``of`` the run and the round."""
     measured = [curvature_rounds(record)[1] for record in group.records]
     shared = _shared_rounds(measured)
     rows = []
@@ -109,7 +107,6 @@ def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
 
 
 def _shared_rounds(measured: Sequence[Sequence[Curvature]]) -> list[int]:
-    """Return the rounds that all runs were measured in."""
     return sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
 
 

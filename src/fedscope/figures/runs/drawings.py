@@ -111,7 +111,6 @@ def _conditions(found: Sequence[Group], samples: int) -> str:
 
 
 def _seeds(found: Sequence[Group]) -> str:
-    """Return how many seeds each group has, in words."""
     counts = [len(group.records) for group in found]
     if len(set(counts)) == 1:
         return "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
@@ -157,7 +156,6 @@ def _mean(values: Values) -> Reach:
 
 
 def _reach(estimate: Estimate) -> Reach:
-    """Return a value and half of its 95 % interval."""
     return estimate.value, reach(estimate.stderr, estimate.dof)
 
 

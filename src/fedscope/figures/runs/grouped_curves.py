@@ -69,6 +69,5 @@ def _draw(axes: Axes, own: Sequence[Line], reference: Line, others: Sequence[Lin
 
 
 def _end(line: Line) -> float:
-    """Return the last finite value."""
     known = line.y[np.isfinite(line.y)]
     return float(known[-1]) if len(known) else -np.inf

@@ -96,13 +96,11 @@ def _bubbles(counts: Counts, classes: Sequence[str], width: float, head: float) 
 
 
 def _limits(count: int, bubble: float) -> tuple[float, float]:
-    """Return the ends of an axis of ``count`` cells on which a bubble has the share ``bubble``."""
     margin = max(0.5, 0.5 * bubble * count / max(0.1, 1 - bubble))
     return -margin - 0.05, count - 1 + margin + 0.05
 
 
 def _bubble_legend(axes: Axes, most: int, scale: float) -> None:
-    """Explain up to three areas above the axes, where no bubble is."""
     sizes = legend_sizes(most)
     bubbles = [
         Line2D([], [], marker="o", linestyle="", color=style.method_colors(1)[0], markeredgewidth=0,
@@ -155,7 +153,6 @@ def _bars(counts: Counts, classes: Sequence[str], width: float, head: float) -> 
 
 
 def _stacks(counts: Counts, colors: Sequence[style.Color], *, separated: bool) -> PolyCollection:
-    """Return a rectangle per client and class, on top of the classes before it."""
     half = 0.43 if len(counts) <= MOST_NAMED else 0.5
     client, label = np.nonzero(counts)
     top = np.cumsum(counts, axis=1)[client, label]
@@ -178,7 +175,6 @@ def _number(axis: Axis, count: int) -> None:
 
 
 def _name_width(names: Sequence[str]) -> float:
-    """Return the width, in inches, that the longest name needs as a tick label or in a legend."""
     return 0.5 * style.SMALL_SIZE / POINTS * max(map(len, names))
 
 

@@ -85,7 +85,6 @@ def _names(records: Sequence[SharpnessRecord]) -> list[str]:
 
 
 def _symbol(name: str) -> str:
-    """Return a quantity's symbol for matplotlib, whose serif font lacks some of its glyphs."""
     text = style.typeset(SYMBOLS.get(name, name))
     for plain, math_text in (
         ("ℓ∞", r"$\ell_\infty$"),
@@ -150,7 +149,6 @@ def _look(index: int, count: int) -> dict[str, Any]:
 
 
 def _bars(one: Sharpness) -> list[list[float]] | None:
-    """Return how far the 95 % interval reaches below and above."""
     ends = one.population_interval or one.interval
     if ends is None or not all(map(math.isfinite, ends)):
         return None
@@ -171,7 +169,6 @@ def _tau(one: Correlation) -> str:
 
 
 def _dress(axes: Axes, values: Sequence[float]) -> None:
-    """Choose the scale and the ticks of the axis of values."""
     finite = [value for value in values if math.isfinite(value)]
     if finite and min(finite) > 0 and math.log10(max(finite) / min(finite)) > DECADES:
         axes.set_xscale("log")

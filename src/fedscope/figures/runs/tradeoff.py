@@ -108,7 +108,6 @@ def _marks(points: Sequence[Point]) -> list[_Mark]:
 
 
 def _draw_key(page: Page, added: Sequence[str], *, top: float) -> None:
-    """Explain hollow and filled points, above the panels."""
     kinds = (("alone", "white"), (f"with {' or '.join(added)}", style.FAINT_INK))
     handles = [
         Line2D([], [], marker="o", linestyle="", markersize=MARKER, markerfacecolor=fill,
@@ -162,7 +161,6 @@ def _label(
     lines: Sequence[Sequence[tuple[float, float]]],
     page: tuple[float, float],
 ) -> None:
-    """Name the points, except those that colour and fill identify."""
     named = sorted(marks, key=lambda mark: not mark.label)
     texts = [style.typeset(mark.label) for mark in named if mark.label]
     spots: Points = axes.transLimits.transform([at[mark.name] for mark in named]) * page

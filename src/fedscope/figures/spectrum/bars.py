@@ -130,7 +130,6 @@ def _note(bars: Sequence[Bar], caption: str) -> str:
 
 
 def _bar(value: float, *errors: float) -> tuple[float, float]:
-    """Return the value and the root of the summed squares of its errors."""
     return value, math.nan if math.isnan(value) else math.hypot(*errors)
 
 

@@ -170,7 +170,6 @@ def _marker(i: int, count: int, numbers: dict[int, int], *, path: bool) -> str:
 
 
 def _is_special(i: int, numbers: dict[int, int]) -> bool:
-    """Say whether a mark stands out by a name of its own among numbered ones."""
     return bool(numbers) and i not in numbers
 
 
@@ -197,7 +196,6 @@ def _draw_path(axes: Axes, points: Points, page: tuple[float, float]) -> None:
 
 
 def _draw_arrow(axes: Axes, at: Points, ray: Points) -> None:
-    """Draw an arrowhead in the middle of a step of the path."""
     # slender: the equilateral triangle of marker (3, 0, angle) points in three directions alike
     head = MarkerStyle(_HEAD, transform=Affine2D().rotate(math.atan2(ray[1], ray[0])))
     axes.plot(
@@ -268,7 +266,6 @@ def _clear(
     *,
     path: bool,
 ) -> None:
-    """Hide labels of contour lines that marks, their labels or a path would touch."""
     line = samples(points) if path and len(points) > 1 else points
     for text in axes.texts:
         if text.get_transform() is axes.transAxes:

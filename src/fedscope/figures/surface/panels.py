@@ -243,7 +243,6 @@ def _fill(axes: Axes, panel: Panel, scale: Scale) -> None:
 
 
 def _label_lines(axes: Axes, lines: ContourSet, scale: Scale, fills: Mapping[str, ColorType]) -> None:
-    """Label the contour lines that are large enough, where the label does not touch the frame."""
     width, height = np.ptp(axes.get_xlim()), np.ptp(axes.get_ylim())
     sizes = [max((np.ptp(part, axis=0) / (width, height)).max() for part in parts) for parts in lines.allsegs]
     large = [level for level, size in zip(lines.levels, sizes, strict=True) if size > SMALLEST_LABELLED]

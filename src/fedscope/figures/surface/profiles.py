@@ -194,7 +194,6 @@ def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[fl
 
 
 def _hatch(axes: Axes, lines: Sequence[_Line], name: str) -> None:
-    """Hatch where a line has no finite value."""
     for line in lines:
         borders = cell_edges(line.x)
         for i in np.flatnonzero(~np.isfinite(line.values[name])):
@@ -208,7 +207,6 @@ def _non_finite(lines: Sequence[_Line]) -> str:
 
 
 def _draw_barrier(axes: Axes, line: _Line) -> None:
-    """Draw a line's barrier, and the straight line between the ends that it rises from."""
     if line.barrier is None or len(line.marks) < 2:
         return
     ends = sorted((line.marks[0].at[0], line.marks[-1].at[0]))
@@ -259,7 +257,6 @@ class _Name:
 
 
 def _placed_names(marks: Sequence[Mark], limits: tuple[float, float], width: float) -> list[_Name]:
-    """Return the marks' names at their coordinates, kept on the page, in as few rows as they need."""
     found: list[_Name] = []
     taken: list[float] = []  # right end of each row
     for mark in sorted(marks, key=lambda mark: mark.at):

@@ -57,7 +57,6 @@ def _where(found: Influence) -> str:
 
 
 def _samples(found: Influence) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the columns and the rows of the listed samples."""
     names = {group.number: group.name for group in found.by_class or ()}
     columns = ["row", *["class"] * bool(found.by_class), *["client"] * bool(found.by_client), "q", "share %"]
     cells: Mapping[str, Callable[[Influential], str]] = {

@@ -92,7 +92,6 @@ def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
 
 
 def _untold(found: Sequence[Sequence[Difference]]) -> list[str]:
-    """Return the quantities with a difference that has a bias in it, for it is not known."""
     return list(dict.fromkeys(one.quantity for row in found for one in row if math.isnan(one.bound)))
 
 

@@ -79,7 +79,6 @@ def merged(model: Seen) -> Any:
 
 
 def _injected(base: Seen, config: Any, what: str) -> Seen:
-    """Return the base with adapters, which alone are seen and trained."""
     from peft import inject_adapter_in_model
 
     try:

@@ -101,7 +101,6 @@ def assemble(
 
 
 def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> Record:
-    """Return the entries that only a kind of artefact has."""
     record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
@@ -210,7 +209,6 @@ def _compared(recipe: Recipe) -> list[str]:
 
 
 def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
-    """Return the paper's numbers of a statement's quantity, by column and row."""
     quantity = Statement.read(statement).quantity
     return {
         label: {
@@ -224,7 +222,6 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
 
 
 def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
-    """Return the data that a figure draws of a cell."""
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
     if recipe.kind in ("curves", "search"):
         return {**at, "accuracy": [m.accuracy for m in one.metrics]}

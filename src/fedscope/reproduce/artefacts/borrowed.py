@@ -48,7 +48,6 @@ def _judged(recipe: Recipe) -> list[str]:
 
 
 def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
-    """Return the deviation between a paper's trainings, pooled over its cells."""
     relative, squares, dof = QUANTITIES[quantity].measure is not None, 0.0, 0
     for paper, trainings in _printed(recipe, quantity):
         if paper.number and paper.spread:
@@ -58,7 +57,6 @@ def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
 
 
 def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[Printed, int]]:
-    """Yield every printed cell of a quantity, and the number of trainings that it is of."""
     columns = {column.published or label: column.preset for label, column in recipe.columns.items()}
     for label, experiment in columns.items():
         for row in recipe.rows:

@@ -200,7 +200,6 @@ def _short(found: Sequence[_Compared], verdict: Verdict) -> str:
 
 
 def _compare(place: _Place, name: str, found: Difference) -> _Compared:
-    """Return whether the row is on the claimed side of another one, and why."""
     statement, ours, theirs = place.statement, place.there[place.statement.row], place.there[name]
     lead, known = -found.value if statement.less else found.value, not math.isnan(found.stderr)
     errors = [found.stderr] if known and found.stderr else []

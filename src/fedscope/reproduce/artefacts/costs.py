@@ -108,7 +108,6 @@ def megabytes(size: int) -> str:
 
 
 def _traffic(method: str, network: str) -> tuple[int, int]:
-    """Return the bytes to and from a client in a round, as the trainer's accounting counts them."""
     found = parse(method)
     record = model_catalogue.find(network)
     model = FlatModel(model_catalogue.outline(network, record.classes, record.channels))  # shapes alone

@@ -154,7 +154,6 @@ def notes(filled: Sequence[FilledCell]) -> list[str]:
 
 
 def _of_few_rows(record: Kept) -> bool:
-    """Say whether clients were compared without what that says of all their rows."""
     if not isinstance(record, HessianRecord) or record.problem.reading != "paper":
         return False
     cross = record.cross_client

@@ -161,7 +161,6 @@ def _measured(sample: Sample) -> tuple[float, float]:
 
 
 def _differences(mine: Kept | None, yours: Kept | None) -> list[Difference]:
-    """Return the paired differences of two records of one kind."""
     if isinstance(mine, HessianRecord) and isinstance(yours, HessianRecord):
         return differences(yours, mine)
     if isinstance(mine, SharpnessRecord) and isinstance(yours, SharpnessRecord):

@@ -121,7 +121,6 @@ def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
 
 
 def _places(entries: Sequence[Cell]) -> str:
-    """Return the rows of each column, once."""
     rows: dict[str, dict[str, None]] = {}
     for entry in entries:
         rows.setdefault(entry.column, {})[entry.row] = None

@@ -104,7 +104,6 @@ def _density(record: ArtefactRecord) -> list[Figure]:
 
 
 def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
-    """Return the result of the first run of each row."""
     first = {row: ones[0].record for row, ones in _by_row(record).items()}
     return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
 
@@ -202,7 +201,6 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
 
 
 def _search(record: ArtefactRecord) -> list[Figure]:
-    """Draw the best accuracy by round of every candidate, and the printed ones where they fit best."""
     assert record.search
     lines, several = [], len({one.row for one in record.drawn}) > 1
     for one in record.drawn:

@@ -88,7 +88,6 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    """Return how many cells and curves of a record have a result."""
     explained = sum(len(one.results) for one in (record.readings, record.search) if one)
     return (
         explained

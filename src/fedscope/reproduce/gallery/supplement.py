@@ -66,7 +66,6 @@ def used_runs(records: Sequence[ArtefactRecord]) -> list[Row]:
 
 
 def _printed(record: ArtefactRecord, row: str, quantity: str) -> str:
-    """Return the paper's number of a row, under the first column that has one."""
     cells = (cell for cell in record.entries if (cell.row, cell.quantity) == (row, quantity))
     return next((text for cell in cells if (text := paper_text(cell.paper))), "")
 

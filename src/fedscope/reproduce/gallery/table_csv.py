@@ -40,7 +40,6 @@ def table_csv(record: ArtefactRecord) -> str:
 
 
 def _points(record: ArtefactRecord) -> Iterator[Sequence[object]]:
-    """Yield the heading and the points of what a figure draws."""
     yield "row", "seed", *_AXES[record.kind]
     for one in record.drawn:
         at, found = (one.row, one.seed), one.record

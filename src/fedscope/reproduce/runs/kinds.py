@@ -39,7 +39,6 @@ def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveReco
 
 @torch.no_grad()
 def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecord:
-    """Return which samples the checkpoint classifies right, in float32."""
     right = list[bool]()
     with stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
         for inputs, labels in problem.batches:
@@ -67,7 +66,6 @@ def _clients(problem: Problem, wanted: Measure, stage: Stage) -> ClientsRecord:
 
 
 def _sharpness(problem: Problem, wanted: Measure, stage: Stage) -> SharpnessRecord:
-    """Return sharpness on the measure's samples, and the generalisation gap between the whole splits."""
     request = SharpnessRequest(only=wanted.only, versions=versions())
     record = measure(problem, request, Reporter(stage))
     train, test = (

@@ -52,7 +52,6 @@ class Training:
 
 
 def _flag(setting: str, value: object) -> str:
-    """Return the option of `fedscope train` for a setting."""
     name = setting.replace("_", "-")
     if isinstance(value, bool):
         return f"--{'' if value else 'no-'}{name}"

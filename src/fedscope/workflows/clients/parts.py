@@ -73,7 +73,6 @@ class Measuring:
         }
 
     def _of_losses(self) -> Record:
-        """Return the entries that need no products."""
         found: Record = {}
         for name, title, make in OF_LOSSES:
             if name in self.request.only:
@@ -104,7 +103,6 @@ class Measuring:
         return found.record()
 
     def _measure_cells(self) -> None:
-        """Measure every cell that some part needs, one operator at a time."""
         problem, only = self.one.problem, self.request.only
         aligned = self.request.top_k if "alignment" in only else 0
         apart = self.request.top_k if "overlap" in only else 0
@@ -218,7 +216,6 @@ class Measuring:
         return self.cells[function, point][place].space
 
     def _separation(self, *places: Place) -> float:
-        """Return the least separation of the spaces in some cells."""
         found = (one.space.separation for place in places for one in self.cells[place].values() if one.space)
         return min(found, default=math.nan)
 

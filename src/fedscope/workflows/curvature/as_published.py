@@ -78,7 +78,6 @@ class AsPublished:
         )
 
     def _clients(self, participants: Participants, progress: Progress) -> ClientComparison:
-        """Compare clients by their tensors' traces."""
         rounds, traces, spent = dict[int, int | None](), list[PublishedTrace](), 0
         for client in participants:
             rounds[client.number] = client.info.round if client.info else None

@@ -131,7 +131,6 @@ def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, in
 
 
 def _alone(operator: LossOperator) -> float:
-    """Return the seconds of a product in which no batch is told apart, as the density takes them."""
     v = torch.ones(operator.shape[0], dtype=operator.dtype)
     begun = time.perf_counter()
     float(operator.product(v, by_batch=False).vector.norm())  # which waits for a GPU
@@ -143,7 +142,6 @@ def _peak(operator: LossOperator) -> int:
 
 
 def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Estimates, int]:
-    """Return the estimates of the same request on fewer samples, and of how many."""
     batches = problem.batches
     count = max(batches.samples // PILOT, min(batches.samples // 2, LEAST), 1)
     order = torch.randperm(batches.samples, generator=torch.Generator().manual_seed(0))[:count].sort().values
@@ -159,7 +157,6 @@ def _pilot(problem: Problem, request: Request, curvature: Curvature) -> tuple[Es
 
 
 def _rows(found: Estimates | None, request: Request) -> int:
-    """Return how many rows the largest basis has."""
     density = STEPS if request.density else 0
     if found is None:
         return max(ROWS, density)

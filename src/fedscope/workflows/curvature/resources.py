@@ -157,7 +157,6 @@ def _storage(
 
 
 def _fewer(base: int, short: float) -> str:
-    """Return the advice to take fewer samples, where they may be what is missing."""
     return "fewer --samples, " if base - _PROGRAM >= short else ""
 
 

@@ -116,11 +116,7 @@ def file_or_registered(reference: str, registry: Registry) -> Path:
 
 
 def _pretrained(targets: Targets) -> tuple[str, ...]:
-    """Return the folder of the pretrained network that is named alone, without a checkpoint.
-
-    Raises:
-        UserError: it is not to be had; or there is no data, and the newest run is not what was meant.
-    """
+    """Return the folder of the pretrained network that is named alone, without a checkpoint."""
     model = str(targets.model)
     if not is_network(model):
         return ()
@@ -135,7 +131,6 @@ def _pretrained(targets: Targets) -> tuple[str, ...]:
 
 
 def _check_own(paths: Sequence[Path], targets: Targets) -> None:
-    """Refuse names of the catalogue for another program's file, whose network and data are functions."""
     foreign = [path for path in paths if not layout.is_ours(path)]
     for flag, name, known in (("--model", targets.model, NETWORKS), ("--data", targets.data, DATASETS)):
         if foreign and name in known:

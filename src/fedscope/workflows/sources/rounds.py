@@ -16,7 +16,6 @@ MOST_ROUNDS = 500
 
 
 def _models(run: Run) -> list[int]:
-    """Return the rounds of the global models of a run, the final one's included."""
     final = [run.manifest().settings.rounds] if run.final.is_file() else []
     return sorted({*run.rounds(), *final})
 

@@ -131,7 +131,6 @@ def settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def _by_flag(words: Sequence[str]) -> list[list[str]]:
-    """Return each flag of a training's command line with the values behind it."""
     found = list[list[str]]()
     for word in words[1:]:
         if word.startswith("--"):

@@ -74,7 +74,6 @@ class CurvatureProber:
         return Hessian(model.to(device).eval(), loss, self._batches(round))
 
     def _batches(self, round: int) -> Batches:
-        """Return the samples, labelled as in the round."""
         federation, used = self.federation, self._used()
         source = Source(
             samples=federation.settings.probe_samples, device=torch.device(federation.settings.device)
@@ -86,7 +85,6 @@ class CurvatureProber:
         return data.batches(info, source, every, population=len(used))
 
     def _used(self) -> Tensor:
-        """Return the training rows of the run, without those held out."""
         settings, held_out = self.federation.settings, self.federation.held_out.cpu()
         used = part(self.federation.dataset.train, settings.train_samples, settings.seed, "train")
         return used[~torch.isin(used, held_out)]

@@ -156,7 +156,6 @@ def _lead(
     loggers: Mapping[str, Logger],
     reporter: Reporter,
 ) -> Trained:
-    """Train as rank 0, telling how far it is."""
     until = plan.until or federation.settings.rounds
     with (
         reporter.rounds(f"{run.name}: round") as report,

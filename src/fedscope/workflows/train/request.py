@@ -131,7 +131,6 @@ def plan(
 def _as_before(
     request: TrainRequest, reporter: Reporter
 ) -> tuple[dict[str, object], dict[str, str], PresetUse | None]:
-    """Return settings, options and preset of the run named, with what the user has set over them."""
     name, fields = request.name, request.settings
     if name is None:
         raise UserError("--resume needs the --name of the run to continue")

@@ -40,7 +40,6 @@ def _planned(
 
 
 def _threads_before(request: TrainRequest) -> int | None:
-    """Return the threads of the run to continue, on which the bits depend."""
     store = Registry(request.registry)
     known = [name for name in _names(request) if store.has(name)] if request.resume else []
     return store.run(known[0]).manifest().settings.threads if known else None
