@@ -7,7 +7,7 @@ network's, and only if it is the only one; anything else is an error that names 
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -40,14 +40,7 @@ class _Candidate:
     names: Mapping[str, str]
 
 
-def fit(
-    tensors: Mapping[str, Tensor],
-    wanted: Mapping[str, Tensor],
-    what: str,
-    *,
-    entry: str = "",
-    unread: Collection[str] = (),
-) -> Fitted:
+def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, *, entry: str = "") -> Fitted:
     """Return the network's state from ``tensors``.
 
     Args:
@@ -56,28 +49,22 @@ def fit(
         wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
         what: the file, for messages.
         entry: take what lies below this name only.
-        unread: names that may be lacking, such as of statistics that are estimated anew; they stay as wanted.
 
     Raises:
         UserError: the network's tensors are not there, or several times.
     """
-    if (found := without_names(tensors, wanted, what, entry, unread)) is not None:
+    if (found := without_names(tensors, wanted, what, entry)) is not None:
         return Fitted(found[0], (found[1],))
-    return _Search(tensors, wanted, what, entry, unread).fitted()
+    return _Search(tensors, wanted, what, entry).fitted()
 
 
 class _Search:
     """The tensors of one file, by their names without wrappers, and the network looked for in them."""
 
     def __init__(
-        self,
-        tensors: Mapping[str, Tensor],
-        wanted: Mapping[str, Tensor],
-        what: str,
-        entry: str,
-        unread: Collection[str],
+        self, tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str
     ) -> None:
-        self.tensors, self.wanted, self.what, self.unread = tensors, wanted, what, unread
+        self.tensors, self.wanted, self.what = tensors, wanted, what
         self.twins: dict[
             int, list[str]
         ] = {}  # names of one and the same tensor, which a saver may write once
@@ -87,7 +74,7 @@ class _Search:
 
     def fitted(self) -> Fitted:
         """Return the state of the one place that is the network, in the first dialect that has one."""
-        needed = sum(not self._may_lack(names[0]) for names in self.twins.values())
+        needed = sum(not counts_batches(names[0]) for names in self.twins.values())
         best: tuple[int, _Candidate] | None = None
         for places in self._places():
             found = [place for votes, place in places if votes >= needed and not self._faults(place)]
@@ -101,9 +88,6 @@ class _Search:
                 )
             best = max((place for place in (best, *places) if place), key=itemgetter(0), default=None)
         raise UserError(f"{self.what} does not fit the network: {self._explanation(best)}")
-
-    def _may_lack(self, name: str) -> bool:
-        return name in self.unread or counts_batches(name)
 
     def _unwrapped(self, entry: str) -> tuple[dict[str, str], list[str]]:
         """Return {name without wrappers: name in the file}, and notes on the wrappers."""
@@ -128,6 +112,7 @@ class _Search:
         return plain, [f"removed {wrapper}. from {count} names" for wrapper, count in sorted(counts.items())]
 
     def _places(self) -> Iterator[list[tuple[int, _Candidate]]]:
+        """Yield, for each dialect, where wanted names are found, with how many."""
         prefixes: dict[str, list[str]] = {}
         for name in self.names:
             parts = name.split(".")
@@ -149,10 +134,11 @@ class _Search:
         return None
 
     def _faults(self, place: _Candidate) -> list[str]:
+        """Return what keeps a candidate from being exactly the network."""
         inside, faults = self._inside(place), list[str]()
         sources = {name: self._source(name, place, inside) for name in self.wanted}
         missing = [
-            place.names[n] for n, source in sources.items() if source is None and not self._may_lack(n)
+            place.names[n] for n, source in sources.items() if source is None and not counts_batches(n)
         ]
         unknown = sorted(inside.keys() - set(place.names.values()) - set(COUNTERS))
         if missing:
@@ -177,13 +163,12 @@ class _Search:
 
     def _taken(self, place: _Candidate) -> Fitted:
         inside, told = self._inside(place), self.notes
-        state, used, zero, estimated = dict[str, Tensor](), set[str](), list[str](), list[str]()
+        state, used, zero = dict[str, Tensor](), set[str](), list[str]()
         for name, tensor in self.wanted.items():
             source = self._source(name, place, inside)
             if source is None:
-                unread = name in self.unread
-                state[name] = tensor.detach().clone() if unread else torch.zeros_like(tensor)
-                (estimated if unread else zero).append(name)
+                state[name] = torch.zeros(tensor.shape, dtype=tensor.dtype)
+                zero.append(name)
                 continue
             state[name] = self.tensors[source]
             used.add(source)
@@ -196,8 +181,6 @@ class _Search:
             told.append(f"renamed {len(renamed)} names ({place.dialect}): {' to '.join(renamed[0])}, …")
         if zero:
             told.append(f"set to 0 what counts batches only and is lacking: {listed(zero)}")
-        if estimated:
-            told.append(f"the file lacks what is not read of it: {listed(estimated)}")
         left = [name for name in self.tensors if name not in used]
         if left:
             told.append(f"left out {len(left)} other tensors: {listed(left)}")

@@ -5,7 +5,7 @@ of ``state_dict()``, of ``parameters()``, or of ``state_dict()`` without what on
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +22,7 @@ def counts_batches(name: str) -> bool:
 
 
 def without_names(
-    tensors: Mapping[str, Tensor],
-    wanted: Mapping[str, Tensor],
-    what: str,
-    entry: str = "",
-    unread: Collection[str] = (),
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str = ""
 ) -> tuple[dict[str, Tensor], str] | None:
     """Return the network's state and a sentence on it, or None where the tensors have names.
 
@@ -36,17 +32,16 @@ def without_names(
         wanted: ``network.state_dict(keep_vars=True)``.
         what: the file, for messages.
         entry: take the list below this name.
-        unread: names that may be lacking; they stay as wanted.
 
     Raises:
         UserError: their number or shapes are not the network's.
     """
     if set(tensors) == {""}:
-        return _cut(tensors[""], wanted, what, unread)
+        return _cut(tensors[""], wanted, what)
     arrays = _list(tensors, entry)
     if arrays is None or not set(wanted).isdisjoint(tensors):
         return None
-    return _in_order(arrays, wanted, what, unread)
+    return _in_order(arrays, wanted, what)
 
 
 def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
@@ -63,14 +58,12 @@ def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
     return [places[place] for place in range(len(places))]
 
 
-def _in_order(
-    arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str, unread: Collection[str]
-) -> tuple[dict[str, Tensor], str]:
+def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
     """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
     own = _parameters(wanted)
     counted = [name for name in wanted if not counts_batches(name)]
     orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    kept = [n for n in counted if not isinstance(wanted[n], nn.Parameter) and n not in unread]
+    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
     faults = list[str]()
     if not kept:
         orders["parameters()"] = list(own.values())
@@ -86,21 +79,21 @@ def _in_order(
         ]
         if not odd:
             note = f"named {len(arrays)} arrays in the order of the network's {order}"
-            return _completed(dict(zip(names, arrays, strict=True)), wanted, own, unread), note
+            return _completed(dict(zip(names, arrays, strict=True)), wanted, own), note
         faults.append(f"in the order of {order} {listed(odd, 3)}")
     explained = "; ".join(faults) or f"the network has {len(wanted)} tensors, {len(own)} of them parameters"
     raise UserError(f"{what} is a list of {len(arrays)} arrays that does not fit the network: {explained}")
 
 
 def _completed(
-    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str], unread: Collection[str]
+    state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], own: Mapping[int, str]
 ) -> dict[str, Tensor]:
+    """Add the other names of shared parameters, and zeros for what counts batches."""
+
     def of(name: str) -> Tensor:
         tensor = wanted[name]
         found = state.get(name, state.get(own.get(id(tensor), name)))
-        if found is None:
-            return tensor.detach().clone() if name in unread else torch.zeros_like(tensor)
-        return found
+        return torch.zeros(tensor.shape, dtype=tensor.dtype) if found is None else found
 
     return {name: of(name) for name in wanted}
 
@@ -114,15 +107,13 @@ def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
     return names
 
 
-def _cut(
-    vector: Tensor, wanted: Mapping[str, Tensor], what: str, unread: Collection[str]
-) -> tuple[dict[str, Tensor], str]:
+def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
     first = _parameters(wanted)
     own = list(first.values())
     count = sum(wanted[name].numel() for name in own)
     if vector.ndim != 1 or len(vector) != count:
         raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
-    kept = [n for n, tensor in wanted.items() if not isinstance(tensor, nn.Parameter) and n not in unread]
+    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
     if kept:
         raise UserError(
             f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
@@ -130,5 +121,5 @@ def _cut(
     pieces = vector.split([wanted[name].numel() for name in own])
     state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
     return _completed(
-        state, wanted, first, unread
+        state, wanted, first
     ), f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order"

@@ -1,7 +1,6 @@
 """A network and samples of the user's own: MODULE:FACTORY, a pretrained folder, or data in files."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,14 +64,18 @@ def fitted_to(
     """
     wanted, unread = model.state_dict(keep_vars=True), statistics(model)
     try:
-        return fit(tensors, wanted, what, entry=entry, unread=() if bn == "eval" else unread)
+        return fit(tensors, wanted, what, entry=entry)
     except UserError as error:
-        if bn == "eval" and unread:
-            with suppress(UserError):
-                fit(tensors, wanted, what, entry=entry, unread=unread)
-                mend = "; or take --bn recalibrate, bn='recalibrate', which estimates them anew"
-                error = UserError(f"{error}{mend}")
-        raise error from None
+        try:
+            needed = {name: tensor for name, tensor in wanted.items() if name not in unread}
+            found = fit(tensors, needed, what, entry=entry)
+        except UserError:
+            raise error from None
+        if bn == "eval":
+            mend = "or take --bn recalibrate, bn='recalibrate', which estimates them anew"
+            raise UserError(f"{error}; {mend}") from None
+    state = {name: found.state.get(name, tensor.detach().clone()) for name, tensor in wanted.items()}
+    return Fitted(state, (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"))
 
 
 def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
