@@ -58,24 +58,26 @@ CASES: list[tuple[str, Callable[[], DataLoader[Any]], list[int] | None, str]] = 
     ("dropped", lambda: DataLoader(DATA, 8, shuffle=True, drop_last=True), EVERY,
      "the loader would leave out 7 of 23 rows (drop_last); all 23 are read"),
     ("tiny", lambda: DataLoader(DATA, 50, drop_last=True), EVERY, "leave out 23 of 23 rows"),
-    ("weights", lambda: DataLoader(DATA, 8, sampler=WeightedRandomSampler(torch.ones(23), 23)), EVERY,
+    ("weights", lambda: DataLoader(DATA, 8, sampler=WeightedRandomSampler([1.0] * 23, 23)), EVERY,
      "draws rows by weights; each row is read once, and all count alike"),
-    ("no weight", lambda: DataLoader(DATA, 8, sampler=WeightedRandomSampler([0, 1.0, 3] + [0] * 20, 40)), [1, 2],
-     "the 2 of 23 rows whose weight is not 0"),
+    ("no weight", lambda: DataLoader(DATA, 8, sampler=WeightedRandomSampler([0, 1.0, 3] + [0] * 20, 40)),
+     [1, 2], "the 2 of 23 rows whose weight is not 0"),
     ("subset", lambda: DataLoader(DATA, 2, sampler=SubsetRandomSampler([9, 4, 20])), [4, 9, 20], ""),
     ("bootstrap", lambda: DataLoader(DATA, 8, sampler=RandomSampler(DATA, replacement=True)), EVERY,
      "draws 23 of 23 rows anew each time; each is read once"),
     ("some", lambda: DataLoader(DATA, 8, sampler=RandomSampler(DATA, num_samples=5)), EVERY, "draws 5 of 23"),
-    ("own sampler", lambda: DataLoader(DATA, 8, sampler=Stateful()), None, "names 9 of 23 rows; these are read"),
+    ("own sampler", lambda: DataLoader(DATA, 8, sampler=Stateful()), None, "names 9 of 23 rows; these are"),
     ("twice", lambda: DataLoader(DATA, 8, sampler=[3, 1, 3]), [1, 3, 3],
      "names 2 of 23 rows, 3 times in all; these are read"),
     ("own batches", lambda: DataLoader(DATA, batch_sampler=[[5, 6], [1]]), [5, 6, 1], "names 3 of 23 rows"),
-    ("batch sampler", lambda: DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(DATA), 5, drop_last=True)),
-     EVERY, "leave out 3 of 23 rows"),
+    ("batch sampler",
+     lambda: DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(DATA), 5, drop_last=True)), EVERY, "leave out 3 of 23 rows"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "expected", "note"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("make", "expected", "note"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
 def test_a_loader_says_which_rows_and_draws_none_of_them(
     make: Callable[[], DataLoader[Any]], expected: list[int] | None, note: str
 ) -> None:
@@ -101,7 +103,10 @@ def test_an_iterable_loader_leaves_nothing_out() -> None:
         rows = found(data)
         assert (numbers(rows), rows.notes) == (EVERY, ())
         assert [len(part) for part in rows.parts] == [8, 8, 7]
-    assert found(DataLoader(Stream(), 8, drop_last=True)).notes == found(DataLoader(DATA, 8, drop_last=True)).notes
+    assert (
+        found(DataLoader(Stream(), 8, drop_last=True)).notes
+        == found(DataLoader(DATA, 8, drop_last=True)).notes
+    )
 
 
 class Noisy(Dataset[tuple[Tensor, int]]):
@@ -152,7 +157,7 @@ def test_a_samples_own_number_is_left_out_and_anything_else_is_refused() -> None
     assert torch.equal(inputs, X[[4, 2]])
     assert torch.equal(targets, Y[[4, 2]])
     for third in (torch.ones(23, dtype=torch.int64), torch.rand(23), torch.arange(23) % 2 == 0):
-        with pytest.raises(UserError, match="a pair .inputs, targets. or a dict, not (list|tuple) of 3"):
+        with pytest.raises(UserError, match=r"a pair .inputs, targets. or a dict, not (list|tuple) of 3"):
             own_rows.rows_of(TensorDataset(X, Y, third), 8)
     whole = own_rows.arrays((X.numpy(), Y.numpy(), np.arange(23)))
     assert whole is not None

@@ -11,6 +11,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 import fedscope
+from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from tests.cli.conftest import Command
 from tests.cli.conftest import fedscope as fedscope_command  # noqa: F401 (a fixture)
@@ -89,11 +90,12 @@ def test_weights_without_statistics_serve_where_these_are_not_read(
     lacking: dict[str, object], form: str
 ) -> None:
     what = lacking[form]
-    for bn in ("recalibrate", "batch"):
+    modes: tuple[BatchNormMode, ...] = ("recalibrate", "batch")
+    for bn in modes:
         found = fedscope.measure(what, model=network, data=(X, Y), bn=bn, probes=2, batch_size=48)  # type: ignore[arg-type]
-        whole = fedscope.measure(network(), data=(X, Y), bn=bn, probes=2, batch_size=48)  # type: ignore[arg-type]
+        whole = fedscope.measure(network(), data=(X, Y), bn=bn, probes=2, batch_size=48)
         assert found.lambda_max.value == whole.lambda_max.value
-    with pytest.raises(UserError, match="running_mean.*or take --bn recalibrate"):
+    with pytest.raises(UserError, match=r"running_mean.*or take --bn recalibrate"):
         fedscope.measure(what, model=network, data=(X, Y))  # type: ignore[arg-type]
 
 

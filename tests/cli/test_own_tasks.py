@@ -1,4 +1,4 @@
-"""`train --loss`: regression, segmentation and a language model of the user's own, from training to the Hessian."""
+"""`train --loss`: regression, segmentation, a language model of the user's own, and what measures them."""
 
 import json
 import sys
@@ -134,7 +134,8 @@ def _dense(model: torch.nn.Module, state: dict[str, Tensor], loss: Any, x: Tenso
         value: Tensor = loss(functional_call(model, own, (x.double() if x.is_floating_point() else x,)), y)
         return value
 
-    return torch.linalg.eigvalsh(hessian(of)(w))
+    values: Tensor = torch.linalg.eigvalsh(hessian(of)(w))
+    return values
 
 
 @pytest.mark.parametrize("task", CASES)
@@ -207,6 +208,15 @@ def test_a_loss_between_logits_and_classes_keeps_accuracy_and_every_method(
     assert other.code == 0, other.err
 
 
+def test_seeds_of_a_task_without_classes_are_summed_up_by_their_loss(fedscope: Command, tasks: Any) -> None:
+    own = _own("small", "curve", "square")
+    done = fedscope("train", *own, *QUICK, "--rounds", "1", "--seeds", "0,1", "--name", "a")
+    assert done.code == 0, done.err
+    losses = [Registry(Path("runs")).run(f"a-s{seed}").metrics()[-1].loss or 0 for seed in (0, 1)]
+    assert f"{sum(losses) / 2:.4g} ± {abs(losses[0] - losses[1]) / 2**0.5:.4g}" in done.out
+    assert "test loss" in done.out
+
+
 @pytest.mark.parametrize(
     ("own", "more", "said"),
     [
@@ -243,7 +253,9 @@ def test_a_loss_that_changed_is_not_run_unnamed(fedscope: Command, tasks: Any) -
     before = json.loads(Path("r.json").read_text())["lambda_max"]["value"]
     named = fedscope(*look, "--recompute", "--loss", "losses_of_mine:square")
     assert named.code == 0, named.err
-    assert json.loads(Path("r.json").read_text())["lambda_max"]["value"] == pytest.approx(2 * before, rel=1e-3)
+    assert json.loads(Path("r.json").read_text())["lambda_max"]["value"] == pytest.approx(
+        2 * before, rel=1e-3
+    )
     torch_loss = (*_own("small", "curve", "square")[:4], "--loss", "torch.nn.functional:mse_loss")
     assert fedscope("train", *torch_loss, *QUICK, "--rounds", "1", "--name", "b").code == 0
     assert fedscope("hessian", "b", "--probes", "2", "--registry", "runs").code == 0

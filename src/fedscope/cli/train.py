@@ -1,6 +1,6 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
@@ -185,29 +185,32 @@ def _show(result: "Trained") -> None:
 def _show_seeds(results: Sequence["Trained"]) -> None:
     """Print the runs of several seeds, and the mean ± standard deviation over those that did not diverge."""
     sound = [result for result in results if not result.diverged]
+    classes = not sound or any(one.accuracy is not None for one in sound)
+    names, shown = (["final accuracy", "best"], console.percent) if classes else (["test loss"], console.cell)
+
+    def numbers(result: "Trained") -> tuple[float | None, ...]:
+        return (result.accuracy, result.best_accuracy) if classes else (result.loss,)
+
     rows = [
         [
             result.run, str(result.seed), str(result.rounds),
-            *(
-                ("diverged", "diverged") if result.diverged
-                else map(console.percent, (result.accuracy, result.best_accuracy))
-            ),
+            *(["diverged"] * len(names) if result.diverged else map(shown, numbers(result))),
         ]
         for result in results
     ]  # fmt: skip
-    spreads = _spread([one.accuracy for one in sound]), _spread([one.best_accuracy for one in sound])
+    spreads = [_spread([numbers(one)[place] for one in sound], shown) for place in range(len(names))]
     rows.append([f"mean ± sd of {len(sound)}", "", "", *spreads])
-    columns = ["run", "seed", "rounds", "final accuracy", "best"]
+    columns = ["run", "seed", "rounds", *names]
     console.print_table("Trained", columns, rows, [f"best: chosen on {results[0].chosen_on}"])
 
 
-def _spread(values: Sequence[float | None]) -> str:
+def _spread(values: Sequence[float | None], shown: Callable[[object], str]) -> str:
     """Return the mean ± the standard deviation (n − 1), which takes two; and of how many, if not of all."""
     known = [value for value in values if value is not None and not isnan(value)]
     if not known:
         return "–"
-    deviation = f"{stdev(known):.2%}" if len(known) > 1 else "–"
-    return f"{mean(known):.2%} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
+    deviation = shown(stdev(known)) if len(known) > 1 else "–"
+    return f"{shown(mean(known))} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
 
 
 def _refuse_diverged(results: Sequence["Trained"]) -> None:

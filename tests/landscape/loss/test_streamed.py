@@ -305,5 +305,5 @@ def test_an_empty_batch_or_client_is_named_by_its_number() -> None:
     parts = [(INPUTS[:9], LABELS[:9]), (INPUTS[:0], LABELS[:0])]
     with pytest.raises(UserError, match="batch 1 is empty"):
         Batches.of(parts)
-    with pytest.raises(UserError, match="client 1: .* is empty"):
+    with pytest.raises(UserError, match=r"client 1: .* is empty"):
         client_gradient_noise(_model(), cross_entropy, parts)

@@ -68,7 +68,6 @@ class Trained:
     final: str  # the checkpoint of the last round
     best: str
     accuracy: float | None
-    loss: float | None
     best_accuracy: float | None
     best_half_accuracy: float | None
     chosen_on: str
@@ -76,6 +75,7 @@ class Trained:
     target: float | None = None
     rounds_to_target: int | None = None
     shift_accuracy: float | None = None
+    loss: float | None = None
 
     @property
     def diverged(self) -> bool:
