@@ -71,7 +71,8 @@ CASES: list[tuple[str, Callable[[], DataLoader[Any]], list[int] | None, str]] = 
      "names 2 of 23 rows, 3 times in all; these are read"),
     ("own batches", lambda: DataLoader(DATA, batch_sampler=[[5, 6], [1]]), [5, 6, 1], "names 3 of 23 rows"),
     ("batch sampler",
-     lambda: DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(DATA), 5, drop_last=True)), EVERY, "leave out 3 of 23 rows"),
+     lambda: DataLoader(DATA, batch_sampler=BatchSampler(RandomSampler(DATA), 5, drop_last=True)),
+     EVERY, "leave out 3 of 23 rows"),
 ]  # fmt: skip
 
 

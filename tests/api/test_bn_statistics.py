@@ -1,4 +1,4 @@
-"""BatchNorm's statistics: never estimated, or lacking in the file; what is said, and what does not read them."""
+"""BatchNorm's statistics, never estimated or lacking in the file: what is said, and what reads none."""
 
 import logging
 from pathlib import Path
@@ -103,7 +103,7 @@ def test_other_tensors_that_lack_are_refused_as_before(lacking: dict[str, object
     only = dict(lacking["dict"])  # type: ignore[call-overload]
     del only["3.bias"]
     for bn in ("eval", "recalibrate"):
-        with pytest.raises(UserError, match="3.bias") as refused:
+        with pytest.raises(UserError, match=r"3\.bias") as refused:
             fedscope.measure(only, model=network, data=(X, Y), bn=bn)
         assert "recalibrate" not in str(refused.value)
 
