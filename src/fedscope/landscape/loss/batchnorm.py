@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import get_args
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.trees import arguments, cloned, count
 
 _LOG = logging.getLogger("fedscope")
-TOLD: WeakSet[nn.Module] = WeakSet()  # of which :func:`never_run` was told
+_TOLD = WeakValueDictionary[int, nn.Module]()  # by their identity: a module need have no hash
 
 
 def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
@@ -41,9 +41,9 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     """
     if bn not in get_args(BatchNormMode):
         raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
-    if bn == "eval" and model not in TOLD and (new := never_run(model)):
+    if bn == "eval" and _TOLD.get(id(model)) is not model and (new := never_run(model)):
         _LOG.warning(new)
-    TOLD.add(model)
+    tell_elsewhere(model)
     frozen = whole_copy(model).eval().requires_grad_(False)
     frozen.zero_grad(set_to_none=True)
     layers = [module for module in frozen.modules() if isinstance(module, _BatchNorm)]
@@ -85,6 +85,11 @@ def never_run(model: nn.Module) -> str:
         f"{which} never saw a sample (mean 0, variance 1, no batch counted), and these statistics are used: "
         "--bn recalibrate, or bn='recalibrate', estimates them on the samples"
     )
+
+
+def tell_elsewhere(model: nn.Module) -> None:
+    """Leave it to the caller to say what :func:`never_run` finds in a network: it is not logged again."""
+    _TOLD[id(model)] = model
 
 
 def _is_new(layer: _BatchNorm) -> bool:

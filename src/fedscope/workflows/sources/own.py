@@ -18,7 +18,7 @@ from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError, shortened
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.batchnorm import TOLD, statistics
+from fedscope.landscape.loss.batchnorm import statistics, tell_elsewhere
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.models import own
 from fedscope.models.pretrained import adapters, networks
@@ -89,7 +89,7 @@ def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pat
     except RuntimeError as error:
         reason = shortened(str(error).split("\n", 2)[1])
         raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
-    TOLD.add(model)  # by Problem.told
+    tell_elsewhere(model)  # by Problem.told
     return model.to(source.device, source.dtype).eval()
 
 

@@ -22,7 +22,7 @@ from fedscope.checkpoints.registry.owned import check_content, data_note, names,
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.batchnorm import TOLD, never_run
+from fedscope.landscape.loss.batchnorm import never_run, tell_elsewhere
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
@@ -203,7 +203,7 @@ def own_problem(problem: Problem) -> Problem:
     problem = replace(problem, notes=(*problem.notes, *_frozen(problem.model)))
     source, batches, loss_fn = problem.source, problem.batches, problem.loss_fn
     if source.bn != "eval":
-        TOLD.add(problem.model)  # the loss alone is tried with statistics that are not measured with
+        tell_elsewhere(problem.model)  # the loss alone is tried with statistics that are not measured with
 
     def named(output: Any, targets: Tree) -> Tensor:
         try:

@@ -17,7 +17,7 @@ from fedscope.data.loading.datasets import part
 from fedscope.federated.setup.federation import Federation
 from fedscope.federated.setup.networks import rebuilt
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.batchnorm import TOLD
+from fedscope.landscape.loss.batchnorm import tell_elsewhere
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
@@ -71,7 +71,7 @@ class CurvatureProber:
         federation = self.federation
         model = rebuilt(federation.spec, torch.Generator())
         model.load_state_dict(state)
-        TOLD.add(model)  # before the first round no BatchNorm has seen a sample
+        tell_elsewhere(model)  # before the first round no BatchNorm has seen a sample
         loss, device = federation.dataset.train.task_loss.function, federation.settings.device
         return Hessian(model.to(device).eval(), loss, self._batches(round))
 
