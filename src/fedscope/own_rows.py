@@ -1,15 +1,13 @@
 """Samples as users hold them, arrays, data sets, loaders, streams: training and analysis read them here.
 
-A loader says which rows there are, how they are collated and how many make a batch. Its own draws are not
-made: they come from the caller's global generators, so that each call would read others. A data set is read
-row by row, with those generators set from a key of the row, and set back. What the loader would leave out or
-draw again is told in :attr:`Rows.notes`.
-
-A sample is (input, target), or a dict; behind the target may stand the sample's number, which is left out.
+A loader says which rows there are, how they are collated and how many make a batch. Its own draws, which
+come from the caller's global generators, are not made: a data set is read row by row, with those generators
+set from a key of the row, and set back. What a loader would do otherwise is told in :attr:`Rows.notes`. A
+sample is (input, target), or a dict; behind the target may stand the sample's number, which is left out.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,17 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    Dataset,
-    IterableDataset,
-    RandomSampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-    default_collate,
-)
+from torch.utils import data as torch_data
 
 from fedscope.errors import UserError
 from fedscope.streams import key, reseed, seeded
@@ -140,39 +128,36 @@ def class_numbers(targets: Tensor) -> Tensor:
 def takes_classes(loss: object) -> bool:
     """Say whether a loss is PyTorch's cross-entropy, or its likelihood, whose whole targets are classes."""
     loss = getattr(loss, "func", loss)  # of functools.partial
-    return isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss | TaskLoss) or loss in _OF_CLASSES
+    if isinstance(loss, TaskLoss):
+        return loss.own is None
+    return isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss) or loss in _OF_CLASSES
 
 
-def flows(data: Iterable[Any]) -> Iterator[Any]:
-    """Yield what an iterable yields, its draws from the global generators set by a key and set back."""
+def flows(data: Iterable[Any]) -> list[Any]:
+    """Return what an iterable yields, its draws from the global generators set by a key and set back."""
     with seeded(key(0, "own rows")):
-        found = list(data)
-    yield from found
+        return list(data)
 
 
 def _found(data: Any, size: int) -> Rows | None:
-    if isinstance(data, DataLoader):
+    if isinstance(data, torch_data.DataLoader):
         return _of_loader(data)
-    if isinstance(data, IterableDataset):
+    if isinstance(data, torch_data.IterableDataset):
         return _of_stream(data, size, _collated if hasattr(data, "column_names") else _together)
-    if _are_samples(data):
-        return Rows(_cut(torch.arange(len(data)), size), _getter(data), _together)
-    if not _has_index(data):
+    hugging_face = hasattr(data, "with_format") and hasattr(data, "column_names")
+    known = hugging_face or isinstance(data, torch_data.Dataset) or _are_samples(data)
+    if not known or not _has_index(data):
         return None
-    if hasattr(data, "with_format") and hasattr(data, "column_names"):  # of Hugging Face
-        data, collate = data.with_format("torch") if data.format["type"] is None else data, _collated
-    elif isinstance(data, Dataset):
-        collate = _together
-    else:
-        return None
-    return Rows(_cut(torch.arange(len(data)), size), _getter(data), collate)
+    if hugging_face and data.format["type"] is None:
+        data = data.with_format("torch")
+    return Rows(_cut(torch.arange(len(data)), size), _getter(data), _collated if hugging_face else _together)
 
 
-def _of_loader(loader: DataLoader[Any]) -> Rows | None:
+def _of_loader(loader: torch_data.DataLoader[Any]) -> Rows | None:
     data, batches = loader.dataset, loader.batch_sampler
-    collate = _together if loader.collate_fn is default_collate else loader.collate_fn
+    collate = _together if loader.collate_fn is torch_data.default_collate else loader.collate_fn
     size = loader.batch_size
-    if isinstance(data, IterableDataset) and size:
+    if isinstance(data, torch_data.IterableDataset) and size:
         stream = _of_stream(data, size, collate)
         count = sum(map(len, stream.parts))
         left = count % size if loader.drop_last else 0
@@ -180,7 +165,7 @@ def _of_loader(loader: DataLoader[Any]) -> Rows | None:
     if batches is None or not _has_index(data):
         return None
     count = len(data)  # type: ignore[arg-type]
-    if type(batches) is BatchSampler:
+    if type(batches) is torch_data.BatchSampler:
         rows, notes = _chosen(batches.sampler, count, data)
         if batches.drop_last:
             notes += _left_out(len(rows) % batches.batch_size, len(rows))
@@ -198,15 +183,15 @@ def _left_out(left: int, count: int) -> tuple[str, ...]:
 
 
 def _chosen(sampler: Any, count: int, data: object) -> tuple[Tensor, tuple[str, ...]]:
-    if isinstance(sampler, SequentialSampler):
+    if isinstance(sampler, torch_data.SequentialSampler):
         return torch.arange(count), ()
-    if isinstance(sampler, SubsetRandomSampler):
+    if isinstance(sampler, torch_data.SubsetRandomSampler):
         return torch.tensor(sorted(sampler.indices), dtype=torch.int64), ()
-    if isinstance(sampler, RandomSampler):
+    if isinstance(sampler, torch_data.RandomSampler):
         again = sampler.replacement or sampler.num_samples != count
         note = f"the loader draws {sampler.num_samples} of {count} rows anew each time; each is read once"
         return torch.arange(count), (note,) * again
-    if isinstance(sampler, WeightedRandomSampler):
+    if isinstance(sampler, torch_data.WeightedRandomSampler):
         rows = torch.as_tensor(sampler.weights).nonzero()[:, 0]
         which = f"the {len(rows)} of {count} rows whose weight is not 0" if len(rows) < count else "each row"
         return rows, (f"the loader draws rows by weights; {which} is read once, and all count alike",)
@@ -228,8 +213,8 @@ def _drawn(sampler: Iterable[Any], data: object) -> list[Any]:
         return list(copy.deepcopy(sampler, {id(data): data}))
 
 
-def _of_stream(data: IterableDataset[Any], size: int, collate: Callable[[list[Any]], Any]) -> Rows:
-    items = list(flows(data))
+def _of_stream(data: torch_data.IterableDataset[Any], size: int, collate: Callable[[list[Any]], Any]) -> Rows:
+    items = flows(data)
     return Rows(_cut(torch.arange(len(items)), size), _getter(items), collate)
 
 
@@ -258,16 +243,15 @@ def _are_samples(data: object) -> bool:
 def _are_numbers(third: object) -> bool:
     """Say whether these are the samples' own numbers: whole, and no two alike."""
     third = torch.as_tensor(third) if isinstance(third, np.ndarray) else third
-    if not isinstance(third, Tensor) or third.ndim != 1 or third.is_floating_point():
+    if not isinstance(third, Tensor) or third.ndim != 1:
         return False
-    if third.dtype == torch.bool:
-        return False
-    return len(third.unique()) == len(third)
+    whole = not third.is_floating_point() and third.dtype != torch.bool
+    return whole and len(third.unique()) == len(third)
 
 
 def _together(items: Sequence[Any]) -> Any:
     """Return samples as a batch; a list of numbers is a vector, and not as many inputs as for PyTorch."""
-    return default_collate([_with_vectors(item) for item in items])
+    return torch_data.default_collate([_with_vectors(item) for item in items])
 
 
 def _with_vectors(item: Any) -> Any:

@@ -26,6 +26,7 @@ class Batches:
     """Pairs (inputs, targets), the same in every pass; the last batch may be smaller.
 
     An operator needs the same samples in every product, so nothing here shuffles, augments or drops.
+    ``notes`` has a line for whatever the loader that they were read of would do otherwise.
 
     Args:
         inputs: a tensor whose first dimension counts samples; or a tuple, list or dict of such tensors, which
@@ -36,9 +37,6 @@ class Batches:
             included; errors over the data are then those of so finite a population
             (:func:`fedscope.statistics.intervals.finite_population`). None: of an infinite one.
 
-    Attributes:
-        notes: a line for whatever the loader that they were read of would do otherwise.
-
     Raises:
         UserError: no samples, differing lengths, ``batch_size`` < 1, or a population that has not so many.
     """
@@ -48,7 +46,7 @@ class Batches:
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
-        _check_pair(inputs, targets)
+        _checked((inputs, targets))
         if population is not None and population < count(inputs):
             raise UserError(f"{count(inputs)} samples cannot be drawn from a population of {population}")
         self.population = population
@@ -69,11 +67,9 @@ class Batches:
         """Return ``data`` as batches, the same in every pass: those of :class:`Batches` as they are.
 
         An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
-        whole. One such pair, of tensors or NumPy arrays, is cut into batches. A ``torch.utils.data.Dataset``,
-        a ``datasets.Dataset``, a ``DataLoader``, or a list of samples is read row by row
-        (:mod:`fedscope.own_rows`): ascending, all that the loader means, with draws of fedscope's own seed.
-        What exceeds 256 MiB is read again in every pass, so that it need not fit memory or device; loader
-        workers are not used. Any other iterable yields batches, is run through once, and kept.
+        whole. One pair of tensors or NumPy arrays is cut into batches. A data set, a loader or a list of
+        samples is read row by row (:mod:`fedscope.own_rows`), in every pass where it exceeds 256 MiB. Any
+        other iterable yields batches, or data sets, is run through once, and kept.
 
         Args:
             data: what to read.
@@ -82,26 +78,25 @@ class Batches:
             quiet: leave what a loader would do otherwise to :attr:`notes`, and do not log it.
 
         Raises:
-            UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
+            UserError: no batch, an empty one, or an item that is neither or whose tensors differ in length.
         """
         found = data if isinstance(data, cls) else cls._read(data, batch_size)
-        for note in found.notes if found is not data and not quiet else ():
-            _LOG.warning(note)
+        if found is not data and not quiet:
+            for note in found.notes:
+                _LOG.warning(note)
         return found._classified() if takes_classes(loss) else found
 
     @classmethod
     def _read(cls, data: Any, batch_size: int) -> "Batches":
-        whole = own_rows.arrays(data)
-        if whole:
-            (inputs, targets), numbered = whole
-            found = cls(inputs, targets, batch_size)
-            found.notes = (NUMBERED,) * numbered
+        if whole := own_rows.arrays(data):
+            found = cls(*whole[0], batch_size=batch_size)
+            found.notes = (NUMBERED,) * whole[1]
             return found
         if isinstance(data, tuple) and len(data) == 2 and not all(map(_is_batch, data)):
             return cls(_as_tensors(data[0]), _as_tensors(data[1]), batch_size)
         rows = own_rows.rows_of(data, batch_size)
         if rows is not None:
-            return cls._of(streamed(rows, _checked), notes=rows.notes)
+            return cls._of(streamed(rows, _checked), rows.notes)
         batches, notes = list[Batch](), list[str]()
         for place, item in enumerate(own_rows.flows(data)):
             part = own_rows.rows_of(item, batch_size)  # of one client, where the data come divided
@@ -109,10 +104,12 @@ class Batches:
                 batch, numbered = own_rows.pair(item)
                 batches.append(_checked(batch, place))
                 notes += [NUMBERED] * numbered
+            elif not part.parts:
+                raise UserError(f"data set {place} is empty; give at least one sample, or leave it out")
             else:
                 batches += streamed(part, _checked)
                 notes += [f"data set {place}: {note}" for note in part.notes]
-        return cls._of(batches, notes=tuple(dict.fromkeys(notes)))
+        return cls._of(batches, tuple(dict.fromkeys(notes)))
 
     def _classified(self) -> "Batches":
         """Return the batches with targets as class numbers; themselves where they are."""
@@ -191,16 +188,10 @@ class Batches:
         yield from _together(group)
 
     @classmethod
-    def _of(
-        cls,
-        pairs: Iterable[Batch],
-        order: Tensor | None = None,
-        population: int | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> "Batches":
+    def _of(cls, pairs: Iterable[Batch], notes: tuple[str, ...]) -> "Batches":
         batches = cls.__new__(cls)
         batches._pairs = pairs if isinstance(pairs, Streamed) else tuple(pairs)
-        batches._order, batches.population, batches.notes = order, population, notes
+        batches._order, batches.population, batches.notes = None, None, notes
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -268,7 +259,9 @@ class Batches:
         return self._as(found, self._order)
 
     def _as(self, pairs: Iterable[Batch], order: Tensor | None) -> "Batches":
-        return Batches._of(pairs, order, self.population, self.notes)
+        found = Batches._of(pairs, self.notes)
+        found._order, found.population = order, self.population
+        return found
 
 
 Data = Batches | Dataset[Any] | Iterable[object]
@@ -300,10 +293,7 @@ def _as_tensors(tree: Tree) -> Tree:
 
 def _checked(batch: Batch, place: int | None = None) -> Batch:
     """Return a batch of samples that there are; ``place`` is its number among all."""
-    _check_pair(*batch, "a batch" if place is None else f"batch {place}")
-    return batch
-
-
-def _check_pair(inputs: Tree, targets: Tree, which: str = "a batch") -> None:
-    if count((inputs, targets)) == 0:
+    if count(batch) == 0:
+        which = "a batch" if place is None else f"batch {place}"
         raise UserError(f"{which} is empty; give at least one sample, or leave it out")
+    return batch
