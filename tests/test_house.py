@@ -14,6 +14,7 @@ GROUND = {
     "process",
     "parent",
     "own",
+    "own_rows",
     "pretrained",
     "lora",
     "task_loss",

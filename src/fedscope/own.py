@@ -37,7 +37,7 @@ def has_code(name: str) -> bool:
     return is_own(name) and not pretrained.is_network(name)
 
 
-def reference_to(factory: Callable[[], object]) -> str:
+def reference_to(factory: Callable[..., object]) -> str:
     """Return MODULE:NAME of a function or class; one that no file holds is put into the session's module.
 
     Functions of the running script or notebook are among these: importing their file would run it again.
@@ -89,7 +89,6 @@ def _found(module: str, path: list[str]) -> Path | None:
 
 
 def _is_here(reference: str) -> bool:
-    """Say whether the module is in the working directory itself, and not installed below it."""
     file = _found(reference.partition(":")[0], [str(Path.cwd())])
     return file is not None and file == located(reference)
 

@@ -208,7 +208,6 @@ def combined(hashes: Iterable[str]) -> str:
 
 
 def _moved(references: tuple[str, ...], recorded: str) -> str:
-    """Return the first reference with the place that its content has beside the old one, else a blank."""
     original, *others = references
     kind = original.partition(":")[0]
     if kind == NETWORK:
@@ -227,7 +226,6 @@ def _beside(path: Path) -> list[Path]:
 
 
 def _digest(named: Mapping[str, Path]) -> str:
-    """Return the SHA-256 of files, each with its name."""
     whole = hashlib.sha256()
     for name, path in sorted(named.items(), key=lambda one: one[1]):
         stat = path.stat()

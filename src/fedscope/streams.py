@@ -47,11 +47,16 @@ def seeded(seed: int) -> Iterator[None]:
     """Seed the global generators of torch, numpy and Python for code that draws from them; restore them."""
     before = np.random.get_state(), random.getstate()
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
+        reseed(seed)
         try:
             yield
         finally:
             np.random.set_state(before[0])
             random.setstate(before[1])
+
+
+def reseed(seed: int) -> None:
+    """Seed the global generators, inside :func:`seeded`."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)
+    random.seed(seed)

@@ -16,7 +16,7 @@ from fedscope.own import SESSION
 
 INPUTS = torch.randn(120, 3, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(120) % 4
-ELSEWHERE = {"method", "options", "model", "test_data", "device", "threads"}  # arguments of their own
+ELSEWHERE = {"loss", "method", "options", "model", "test_data", "device", "threads"}  # arguments of their own
 
 
 def _net() -> nn.Module:
@@ -114,3 +114,32 @@ def test_data_of_a_function_are_those_that_it_returns_now(tmp_path: Path) -> Non
         load_checkpoint(tmp_path / run.name / "final.pt").info.data.fingerprint for run in (first, second)
     ]
     assert len(set(prints)) == 2
+
+
+def test_a_loss_of_a_session_is_trained_with_and_measured(tmp_path: Path) -> None:
+    x = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    data = {"train": [(x[:20], x[:20].sum(1)), (x[20:50], x[20:50].sum(1))], "test": (x[50:], x[50:].sum(1))}
+
+    def gap(output: Tensor, target: Tensor) -> Tensor:
+        return (output[:, 0] - target).square().mean()
+
+    torch.manual_seed(0)
+    model = nn.Linear(2, 1)
+    run = fedscope.train(
+        model=model,
+        data=data,
+        loss=gap,
+        method="feddyn",
+        rounds=2,
+        batch_size=8,
+        name="gap",
+        registry=tmp_path,
+    )
+    assert run.accuracy is None
+    assert [one["accuracy"] for one in run.metrics] == [None, None]
+    found = fedscope.measure(run, probes=2)
+    inputs = torch.cat([x[:50], torch.ones(50, 1)], 1).double()
+    exact = float(torch.linalg.eigvalsh(2 * inputs.T @ inputs / 50)[-1])
+    assert found.lambda_max.value == pytest.approx(exact, rel=1e-4)
+    with pytest.raises(UserError, match="takes no 'losses'"):
+        fedscope.measure(run, losses=gap)  # type: ignore[call-arg]

@@ -82,7 +82,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
     assert {key: settings[key] for key in given} == given
     others = {  # for other partitions, data and networks, instead of epochs and SGD, or not under a shift
         "phi", "rho", "shards", "classes_per_client", "test_data", "local_steps", "lr_min", "optimizer",
-        "adam_beta1", "adam_beta2", "adam_eps", "lora", "evaluate_every",
+        "adam_beta1", "adam_beta2", "adam_eps", "lora", "evaluate_every", "loss",
     }  # fmt: skip
     assert set(given) | others | {"options", "device", "threads", "compile"} == set(Settings.model_fields)
 

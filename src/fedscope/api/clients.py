@@ -143,7 +143,7 @@ def clients(
     parts = chosen(",".join(only)) if only else FAST
     request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn, versions())
     report = reporter(progress=on.get("progress", False))
-    targets = targets_of(*named, on)
+    targets = targets_of(*named, on, bn)
     if rounds:
         targets = along(targets, rounds, UPLOADS)
     found = measured(targets, request, report, again=recompute, possible=not only)

@@ -111,10 +111,12 @@ def landscape(
     report = reporter(progress=on.get("progress", False))
     named = names_of(what, on)
     if named is not None:
-        return Landscape(landscapes(targets_of(*named, on), plane, report, rounds=rounds, again=recompute))
+        return Landscape(
+            landscapes(targets_of(*named, on, bn), plane, report, rounds=rounds, again=recompute)
+        )
     if directions in THROUGH or rounds:
         raise UserError("lines and planes through several networks take checkpoints; save the networks first")
-    sources = found(what, on)
+    sources = found(what, on, bn)
     return Landscape([scan(one, plane, report.stage, again=recompute) for one in sources.problems])
 
 

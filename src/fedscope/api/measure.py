@@ -170,7 +170,7 @@ def measure(
         bn=bn,
         versions=versions(),
     )
-    sources = found(() if what is None else (what,), on)
+    sources = found(() if what is None else (what,), on, bn)
     return curvatures_of(sources, request, on, again=recompute)[0]
 
 

@@ -103,7 +103,7 @@ def sharpness(
         only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
         normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),
     )  # fmt: skip
-    sources, shown = found(what, on), reporter(progress=on.get("progress", False))
+    sources, shown = found(what, on, bn), reporter(progress=on.get("progress", False))
     return SharpnessTable(
         [measure(problem, request, shown, keep=sources.keep, again=recompute) for problem in sources.problems]
     )

@@ -3,7 +3,7 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -14,17 +14,16 @@ from torch.utils.data import Dataset
 
 from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
-from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.choices import DtypeName, SplitName
+from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
-from fedscope.workflows.sources.own import own_batches, own_samples, train_part
+from fedscope.workflows.sources.own import fitted_to, own_batches, own_samples, train_part
 from fedscope.workflows.sources.problem import Problem, own_problem
 from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source
@@ -95,10 +94,11 @@ class Found:
     keep: Path | None
 
 
-def found(what: Sequence[Weights], on: On) -> Found:
+def found(what: Sequence[Weights], on: On, bn: BatchNormMode = "eval") -> Found:
     """Return a problem for each of several checkpoints or networks, all on the same samples.
 
-    Results are kept of checkpoints in their own registry, and not of objects, which no file holds.
+    ``bn`` says whether BatchNorm's statistics are read. Results are kept of checkpoints in their own
+    registry, and not of objects, which no file holds.
 
     Raises:
         UserError: one of them, its network, or the data cannot be had; or one is a module or state_dict and
@@ -107,18 +107,19 @@ def found(what: Sequence[Weights], on: On) -> Found:
     named = names_of(what, on)
     if named is not None:
         references, registry = named
-        targets = targets_of(references, registry, on)
+        targets = targets_of(references, registry, on, bn)
         return Found(problems(targets, reporter(progress=False)), Registry(registry).analysis)
     if "data" not in on:
         raise UserError(
             "a network of your own is measured on data of yours: give data=(inputs, targets) or a loader"
         )
-    given, loss = _batches(on["data"]), on.get("loss", cross_entropy)
+    loss = on.get("loss", cross_entropy)
     loss_fn = imported(loss, "--loss") if isinstance(loss, str) else loss
-    made = [_network(one, on) for one in what]
+    given = _batches(on["data"], loss_fn)
+    made = [_network(one, on, bn) for one in what]
     if not made:
         raise UserError("there is no network: give a module, a file or a state_dict")
-    source = _source(made[0][0], on)
+    source = replace(_source(made[0][0], on), bn=bn)
     batches, rows = own_samples(given, source)
     own = [
         Problem(_placed(model, source), loss_fn, batches, source, Path(name), sha256, None, notes, rows)
@@ -128,11 +129,7 @@ def found(what: Sequence[Weights], on: On) -> Found:
 
 
 def _names(found: Sequence[str], on: On) -> list[str]:
-    """Return what the networks are called: as asked for, else as ``found``, those of one name numbered.
-
-    Raises:
-        UserError: there is not a name for each, of its own.
-    """
+    """Return what the networks are called: as asked for, else as ``found``, those of one name numbered."""
     if "names" not in on:
         counts = [found[: place + 1].count(name) for place, name in enumerate(found)]
         return [name if count == 1 else f"{name}-{count}" for name, count in zip(found, counts, strict=True)]
@@ -165,15 +162,15 @@ def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
     return [one.reference.name if isinstance(one, Referring) else str(one) for one in what], place
 
 
-def targets_of(names: Sequence[str], registry: Path, on: On) -> Targets:
+def targets_of(names: Sequence[str], registry: Path, on: On, bn: BatchNormMode = "eval") -> Targets:
     """Return checkpoints and samples as plain data."""
     keys = ("samples", "split", "batch_size", "dtype", "device", "seed", "model", "data", "loss")
     given: dict[str, Any] = {key: value for key, value in on.items() if key in keys}
     folder = Path(on["data_dir"]) if "data_dir" in on else None
-    return Targets(registry, tuple(names), data_dir=folder, **given)
+    return Targets(registry, tuple(names), data_dir=folder, bn=bn, **given)
 
 
-def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]]:
+def _network(one: Weights, on: On, bn: BatchNormMode) -> tuple[nn.Module, str, str, tuple[str, ...]]:
     if isinstance(one, nn.Module):
         return one, type(one).__name__, content_hash(one.state_dict()), ()
     if "model" not in on:
@@ -185,7 +182,7 @@ def _network(one: Weights, on: On) -> tuple[nn.Module, str, str, tuple[str, ...]
         raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
     model = whole_copy(made)
     held: Any = one if isinstance(one, Mapping) else read(_file(one, on))
-    fitted = fit(held, model.state_dict(keep_vars=True), _said(one))
+    fitted = fitted_to(model, held, _said(one), bn)
     model.load_state_dict(fitted.state)
     return model.eval(), Path(_said(one)).name, content_hash(fitted.state), fitted.notes
 
@@ -223,11 +220,11 @@ def _source(model: nn.Module, on: On) -> Source:
     )
 
 
-def _batches(data: Any) -> Batches:
+def _batches(data: Any, loss: LossFunction) -> Batches:
     if isinstance(data, str):
-        return own_batches(data)
+        return own_batches(data, loss)
     made = data() if callable(data) and not isinstance(data, Iterable | Dataset) else data
-    return Batches.of(train_part(made))
+    return Batches.of(train_part(made), loss=loss)
 
 
 def _placed(model: nn.Module, source: Source) -> nn.Module:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
@@ -93,6 +93,7 @@ def train(
     model: str | nn.Module | Callable[[], nn.Module] | None = None,
     data: Any = None,
     test_data: Any = None,
+    loss: str | Callable[..., Tensor] | None = None,
     options: Mapping[str, bool | int | float | str] | None = None,
     name: str | None = None,
     resume: bool = False,
@@ -114,6 +115,7 @@ def train(
         data: of your own, instead of ``dataset``: MODULE:FACTORY, a function that returns data, or data: a
             pair (inputs, targets), a data set, a loader, or any other iterable of one of these per client.
         test_data: to evaluate on, the same; without it a fifth of the data is held out.
+        loss: (output, targets) ↦ the mean over the batch, or MODULE:FUNCTION; by default cross-entropy.
         options: of the method, such as ``{"prox.mu": 0.1}``.
         name: of the run; None: METHOD-DATASET, with a number where it is taken.
         resume: continue the run ``name``, or with more ``rounds`` a finished one.
@@ -129,6 +131,8 @@ def train(
         UserError: settings, data, device or name cannot be had, or the run diverged, which is kept.
     """
     named = {"method": method, "model": _model(model), "test_data": _data(test_data), **settings}
+    if loss is not None:
+        named["loss"] = loss if isinstance(loss, str) else reference_to(loss)
     if data is not None:
         named["dataset"] = _data(data)
     own_data.forget()  # a function of a notebook may return others than before

@@ -127,11 +127,7 @@ def command(
 
 
 def _check_shown(kind: Kind, parts: Sequence[Measure], path: Path, rounds: int, *, along: bool) -> None:
-    """Refuse, before anything is measured, a picture that cannot be drawn of it.
-
-    Raises:
-        UserError: the file's suffix or the kind does not suit rounds or their number, or the kind the parts.
-    """
+    """Refuse, before anything is measured, a picture that cannot be drawn of it."""
     from fedscope.figures.animation import check_encoder, is_film_file  # matplotlib: not for a table
     from fedscope.figures.style import check_format
 

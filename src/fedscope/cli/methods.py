@@ -72,7 +72,6 @@ def show(method: str, json_target: str | None) -> None:
 
 
 def _facts() -> tuple[list[dict[str, Any]], list[str]]:
-    """Return what there is to know of every method, and why other packages' cannot be used."""
     from fedscope.federated.methods import known, set_aside
     from fedscope.federated.record.method import Method
 
@@ -162,7 +161,6 @@ def _amount(vectors: "Sequence[Vector]", *, model: bool = False) -> str:
 
 
 def _bound(required: "Required") -> str:
-    """Return a setting that a method is bound to, when, and why."""
     unless = "" if required.unless is None else " unless {}={}".format(*required.unless)
     return f"{required.flag}{unless}: {required.why}"
 

@@ -117,11 +117,7 @@ def show(json_target: str | None, **given: Any) -> None:
 
 
 def _shown(variant: Variant) -> Facts:
-    """Return the facts of a network for these images, and what the methods cost on it.
-
-    Raises:
-        UserError: there is no such network, or it does not take such images.
-    """
+    """Return the facts of a network for these images, and what the methods cost on it."""
     from fedscope.models.catalogue import find, outline
     from fedscope.models.summary import summary
 

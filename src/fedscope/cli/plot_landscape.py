@@ -160,7 +160,6 @@ def grid_sizes(text: str) -> int | tuple[int, ...]:
 
 
 def _check_only_drawn() -> None:
-    """Refuse what decides how records are computed, where they are drawn as they are."""
     context = click.get_current_context()
     given = [
         "CKPT" if isinstance(option, click.Argument) else option.opts[0]
@@ -182,11 +181,7 @@ def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
 
 
 def _check_output(path: Path, *, has_rounds: bool) -> None:
-    """Check the format of the picture before the landscapes are computed.
-
-    Raises:
-        UserError: a film of no rounds, a suffix that pictures do not have, or an MP4 without ffmpeg.
-    """
+    """Check the format of the picture before the landscapes are computed."""
     from fedscope.figures import animation as film
     from fedscope.figures.style import check_format
 

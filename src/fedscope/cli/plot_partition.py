@@ -26,7 +26,7 @@ MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed"
     },
 )
 @click.argument("run", required=False, shell_complete=completion.runs)
-@settings("dataset", helps={"dataset": "A data set; `fedscope data list` has them."})
+@settings("dataset", "loss", helps={"dataset": "A data set; `fedscope data list` has them."})
 @shared.data_dir
 @settings(
     "partition", "alpha", "clients", "exhausted", "phi", "rho", "shards", "classes_per_client", "seed",

@@ -1,6 +1,6 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
     "Experiment": ("--preset", "--config", "--set", "--reading", "--seed", "--seeds"),
-    "Data": ("--test-data", "--data-dir", "--augmentation", "--train-samples", "--test-samples"),
+    "Data": ("--test-data", "--loss", "--data-dir", "--augmentation", "--train-samples", "--test-samples"),
     "Clients": ("--partition", "--alpha", "--exhausted", "--phi", "--rho", "--shards",
                 "--classes-per-client", "--participation", "--sampling", "--memory"),
     "Local training": ("--epochs", "--local-steps", "--stragglers", "--straggler-min", "--batch-size",
@@ -45,6 +45,7 @@ EXAMPLES = {
     "fedscope train --method fedprox --set prox.mu=0.1 --alpha 0.1 --name prox": "a method and its option",
     "fedscope train --preset fedalign/t1 --method fedavg --data-dir data": "a row of a paper's table",
     "fedscope train --model mine:Net --data mine:clients": "a network and data of your own, by import path",
+    "fedscope train --model mine:Net --data mine:curves --loss mine:loss": "a task without classes",
     "fedscope train --seeds 0,1,2 --name three": "a run per seed, with mean and spread",
     "fedscope train --resume --name prox": "an interrupted run, continued",
 }
@@ -151,11 +152,7 @@ def command(
 
 
 def _pairs(given: tuple[str, ...]) -> dict[str, str]:
-    """Split ``OPTION=VALUE`` texts.
-
-    Raises:
-        UserError: one has no ``=`` or an option stands twice.
-    """
+    """Split ``OPTION=VALUE`` texts."""
     result: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -173,6 +170,8 @@ def _show(result: "Trained") -> None:
         "best": console.percent(result.best_accuracy),
         "best by T/2": console.percent(result.best_half_accuracy),
     }
+    if result.accuracy is None:  # of a task without classes
+        cells = {"run": result.run, "rounds": str(result.rounds), "test loss": console.cell(result.loss)}
     if result.target is not None:
         cells[f"rounds to {console.percent(result.target)}"] = result.reached
     if result.shift_accuracy is not None:
@@ -186,37 +185,36 @@ def _show(result: "Trained") -> None:
 def _show_seeds(results: Sequence["Trained"]) -> None:
     """Print the runs of several seeds, and the mean ± standard deviation over those that did not diverge."""
     sound = [result for result in results if not result.diverged]
+    classes = not sound or any(one.accuracy is not None for one in sound)
+    names, shown = (["final accuracy", "best"], console.percent) if classes else (["test loss"], console.cell)
+
+    def numbers(result: "Trained") -> tuple[float | None, ...]:
+        return (result.accuracy, result.best_accuracy) if classes else (result.loss,)
+
     rows = [
         [
             result.run, str(result.seed), str(result.rounds),
-            *(
-                ("diverged", "diverged") if result.diverged
-                else map(console.percent, (result.accuracy, result.best_accuracy))
-            ),
+            *(["diverged"] * len(names) if result.diverged else map(shown, numbers(result))),
         ]
         for result in results
     ]  # fmt: skip
-    spreads = _spread([one.accuracy for one in sound]), _spread([one.best_accuracy for one in sound])
+    spreads = [_spread([numbers(one)[place] for one in sound], shown) for place in range(len(names))]
     rows.append([f"mean ± sd of {len(sound)}", "", "", *spreads])
-    columns = ["run", "seed", "rounds", "final accuracy", "best"]
+    columns = ["run", "seed", "rounds", *names]
     console.print_table("Trained", columns, rows, [f"best: chosen on {results[0].chosen_on}"])
 
 
-def _spread(values: Sequence[float | None]) -> str:
+def _spread(values: Sequence[float | None], shown: Callable[[object], str]) -> str:
     """Return the mean ± the standard deviation (n − 1), which takes two; and of how many, if not of all."""
     known = [value for value in values if value is not None and not isnan(value)]
     if not known:
         return "–"
-    deviation = f"{stdev(known):.2%}" if len(known) > 1 else "–"
-    return f"{mean(known):.2%} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
+    deviation = shown(stdev(known)) if len(known) > 1 else "–"
+    return f"{shown(mean(known))} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
 
 
 def _refuse_diverged(results: Sequence["Trained"]) -> None:
-    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it.
-
-    Raises:
-        UserError: one did.
-    """
+    """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it."""
     diverged = [result for result in results if result.diverged]
     if diverged:
         which = ", ".join(f"{result.run} in round {result.rounds}" for result in diverged)

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from fedscope.data.reading.anew import Anew
 from fedscope.data.reading.files import Files
 from fedscope.data.reading.photo import Photo
 
-Store = Tensor | Files
+Store = Tensor | Files | Anew
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,20 @@ class Pipeline:
     padding_value: Literal["black", "mean"] = "black"  # pad before, or after, normalisation
     photo: Photo | None = None  # instead of the four above
     side: int | None = None  # pixels that the network gets, where they are not the store's
+    anew: bool = False  # inputs are read again from the user's own data set, a seed each
 
     @property
     def draws(self) -> bool:
         """Whether anything is drawn for an image."""
-        return bool(self.photo or self.flip or self.crop)
+        return bool(self.photo or self.flip or self.crop or self.anew)
 
     def test(self, store: Store, rows: Tensor | None = None) -> Tensor:
         """Return the ``rows`` (B,) of a store (N, C, H, W), or all of it, as normalised float32."""
         if isinstance(store, Files):
             rows = torch.arange(len(store)) if rows is None else rows
             return self._normalised(store.fetch(rows).float().div_(255))
+        if isinstance(store, Anew):
+            return store.once(rows)
         images = store if rows is None else store[rows]
         return self._normalised(images.float().div_(255)) if self.mean else images
 
@@ -59,6 +63,8 @@ class Pipeline:
         """
         if self.photo:
             return self.photo.draw(count, generator)
+        if self.anew:
+            return torch.randint(2**62, (1, count), generator=generator)
         if not self.draws:
             return torch.empty(0, count, dtype=torch.int64)
         coins = torch.rand(2, count, generator=generator)
@@ -70,6 +76,8 @@ class Pipeline:
         """Return the ``rows`` (B,) as normalised float32, augmented by their columns of ``draws`` (D, B)."""
         if not len(draws):
             return self.test(store, rows)
+        if isinstance(store, Anew):
+            return store.fetch(rows, draws[0])[0]
         if self.photo:
             crops = self.photo.crops(draws)
             images = store.fetch(rows, crops) if isinstance(store, Files) else store[rows]

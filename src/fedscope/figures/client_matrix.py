@@ -56,7 +56,6 @@ def draw_client_matrix(
 
 
 def _write_values(axes: Axes, grid: Grid, norm: Normalize, *, room: float, smallest: float) -> None:
-    """Write the values, ``room`` points wide, in the largest size at which all of them fit."""
     texts = {
         (row, column): format_value(grid[row, column], digits=2)
         for row, column in zip(*np.nonzero(np.isfinite(grid)), strict=True)

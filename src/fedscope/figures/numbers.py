@@ -90,7 +90,6 @@ def _significant(number: Decimal, digits: int) -> str:
 
 
 def _last_place(number: Decimal, digits: int) -> int:
-    """Return the decimal exponent of the last of ``digits``, minding that 0.0996 rounds up to 0.10."""
     rounded = _round(number, number.adjusted() - digits + 1)
     return rounded.adjusted() - digits + 1
 

@@ -117,11 +117,7 @@ def _html(content: bytes) -> bytes:
 
 
 def _between(content: bytes, before: bytes, after: bytes) -> bytes:
-    """Return what stands between the first ``before`` and the next ``after``.
-
-    Raises:
-        ValueError: one of them is not there.
-    """
+    """Return what stands between the first ``before`` and the next ``after``."""
     start = content.index(before) + len(before)
     return content[start : content.index(after, start)]
 

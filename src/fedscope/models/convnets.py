@@ -33,7 +33,6 @@ def _two_convolutions(
     *,
     padding: int = 0,
 ) -> nn.Module:
-    """Return two 5×5 convolutions, each with ReLU and 2×2 max-pooling, and linear layers with ReLU."""
     layers: list[tuple[str, nn.Module]] = []
     for place, (inputs, outputs) in enumerate(pairwise((channels, *convolved)), 1):
         layers += [

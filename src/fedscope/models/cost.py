@@ -68,6 +68,5 @@ def parameter_count(model: nn.Module) -> int:
 
 
 def _pooled(shape: torch.Size, dims: Sequence[int] | None = None, *_: object, **__: object) -> int:
-    """Return the elements of ``shape`` where its mean over ``dims`` is a global average pool, else 0."""
     whole = len(shape) == 4 and {dim % 4 for dim in dims or ()} == _SPATIAL
     return shape.numel() if whole else 0

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.parameter import is_lazy
 
 from fedscope import pretrained
 from fedscope.errors import UserError
@@ -13,7 +14,7 @@ from fedscope.factories import called, reason
 from fedscope.lora import LoRA
 from fedscope.models.pretrained import adapters, networks
 from fedscope.streams import seeded
-from fedscope.task_loss import TaskLoss
+from fedscope.task_loss import Loss, TaskLoss, is_class
 
 
 def network(reference: str, generator: torch.Generator | None = None, lora: LoRA | None = None) -> nn.Module:
@@ -32,6 +33,8 @@ def network(reference: str, generator: torch.Generator | None = None, lora: LoRA
             model = _made(reference, lora)
     if not isinstance(model, nn.Module):
         raise UserError(f"--model {reference} returned {type(model).__name__}, not a torch.nn.Module")
+    if any(map(is_lazy, model.parameters())):
+        raise UserError(f"--model {reference} has layers without a shape: call it on some inputs before")
     return model
 
 
@@ -46,6 +49,9 @@ def check_classifier(
 ) -> int:
     """Return how many classes the network has, after a step on a few samples, which leave no trace.
 
+    With a loss of the user's own, what the network returns is between the two; it has one class where that
+    is no logits of classes.
+
     Args:
         model: float32, on the CPU.
         reference: what it is called in errors.
@@ -54,7 +60,8 @@ def check_classifier(
         classes: how many there must be at least.
 
     Raises:
-        UserError: it has nothing to train, or not in float32; it fails on the samples, or returns no logits.
+        UserError: it has nothing to train, or not in float32; it fails on the samples, or returns no logits;
+            or the user's own loss is no mean over samples.
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
     kinds = {t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()}
@@ -67,10 +74,16 @@ def check_classifier(
     try:
         with seeded(0):
             logits = copied(inputs)
-            if _fit(logits, wanted, classes):
+            if loss.own:
+                _check_own(copied, loss.own, logits, inputs, wanted)
+            elif _fit(logits, wanted, classes):
                 loss(logits, wanted).backward()
+    except UserError:
+        raise
     except Exception as error:  # whatever the user's network raises
         raise UserError(f"--model {reference} fails on the first samples: {reason(error)}") from error
+    if loss.own:
+        return int(logits.shape[-1]) if is_class(logits, wanted) else 1
     if not _fit(logits, wanted, classes):
         found = f"a tensor {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         needed = ", ".join(map(str, wanted.shape))
@@ -79,6 +92,27 @@ def check_classifier(
         )
     _check_one(copied.eval(), reference, inputs[:1], wanted[:1], classes)
     return int(logits.shape[-1])
+
+
+def _check_own(model: nn.Module, loss: Loss, outputs: Any, inputs: Tensor, wanted: Tensor) -> None:
+    """Refuse a loss of the user's own that cannot be trained with, or is a sum over samples."""
+    value = loss(outputs, wanted)
+    if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
+        found = f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise UserError(
+            f"--loss returned {found}; it takes the mean over the samples, one number to differentiate"
+        )
+    value.backward()
+    model.eval()
+    with torch.no_grad():
+        once, twice = (
+            float(loss(model(torch.cat([inputs] * times)), torch.cat([wanted] * times))) for times in (1, 2)
+        )
+    if once and abs(twice - 2 * once) <= 1e-4 * abs(once):
+        raise UserError(
+            f"--loss is a sum over samples: {once:.6g} for {len(inputs)} samples, twice that for each "
+            "of them twice; divide it by their number (reduction='mean')"
+        )
 
 
 def _copied(model: nn.Module, reference: str) -> nn.Module:
@@ -92,11 +126,7 @@ def _copied(model: nn.Module, reference: str) -> nn.Module:
 
 
 def _check_one(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, classes: int) -> None:
-    """Refuse a network that loses the dimension of the samples where there is one, as the last batch may be.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a network that loses the dimension of the samples where there is one, as in a last batch."""
     try:
         with torch.no_grad():
             logits = model(inputs)

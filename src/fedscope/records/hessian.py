@@ -61,6 +61,7 @@ class Problem(Plain):
     normalisation: str | None = None  # the pipeline whose constants images got; None: the run's own
     products: str | None = None  # ``finite-differences`` of gradients; None: exact
     form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
+    notes: Many[str] = ()  # what its numbers are of, where that is not as one would expect
     form_reason: str | None = None  # why no faster form of the network was used
     departs: str | None = None  # what was measured, where the gradient is not the loss's own
 

@@ -119,7 +119,6 @@ def influence_entry(
 def _groups(
     parts: Sequence[float], numbers: Iterable[Sequence[int]], finite: float, names: Sequence[str] = ()
 ) -> list[Record]:
-    """Return the entry of each number, of the samples that have it."""
     found: dict[int, list[int]] = {}
     for i, own in enumerate(numbers):
         for number in own:

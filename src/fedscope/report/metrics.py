@@ -103,7 +103,6 @@ def _measured(record: HessianRecord | None, *, carried: bool) -> dict[str, Cell]
 
 
 def _carriers(record: HessianRecord | None) -> dict[str, Cell]:
-    """Return how many samples carry λ_max, and what share the largest 1 % of them have."""
     top = record.lambda_max if record else None
     if top is None or top.by_sample is None or math.isnan(share := top_share(top.by_sample)[1]):
         return {CARRIED_BY: MISSING, TOP: MISSING}

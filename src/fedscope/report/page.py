@@ -81,7 +81,6 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _embedded(content: Any) -> Markup:
-    """Return JSON without characters that an HTML parser could take for an element's end or a comment."""
     text = _dumped(content)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")

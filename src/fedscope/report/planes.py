@@ -225,7 +225,6 @@ def _barrier(record: LandscapeRecord) -> str:
 
 
 def _eye() -> list[float]:
-    """Return the static figures' camera, as plotly places it."""
     up, around, reach = math.radians(CAMERA["elev"]), math.radians(CAMERA["azim"]), 2.0
     flat = reach * math.cos(up)
     return [flat * math.cos(around), flat * math.sin(around), reach * math.sin(up)]

@@ -159,7 +159,6 @@ class Plan:
 
     @cached_property
     def _lacking(self) -> dict[str, tuple[Path, Measure]]:
-        """The missing results of runs in the registry, by their key."""
         found: dict[str, tuple[Path, Measure]] = {}
         for name in self.cells:
             for one in self.filled[name]:

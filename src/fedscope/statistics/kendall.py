@@ -75,7 +75,6 @@ def _tilt(count: int, discordant: int, alpha: float, *, below: bool) -> float:
 
 
 def _p_value(count: int, least: int, most: int) -> float:
-    """Return the largest two-sided p-value of K from ``least`` to ``most`` under independence."""
     law = _law(count, 0.0)
     middle = (len(law) - 1) / 2
     nearest = min(max(middle, least), most)

@@ -98,7 +98,6 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
 
 
 def _stepped(handle: int, place: Path, *, make: bool) -> int:
-    """Return a descriptor of the folder ``place``, of which the folder above is open."""
     try:
         return os.open(place.name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
     except OSError as error:

@@ -46,7 +46,6 @@ def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[
 
 
 def _still(handle: int, path: Path) -> bool:
-    """Say whether the open file is the one that has this name now."""
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:

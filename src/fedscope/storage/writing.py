@@ -46,7 +46,6 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Say which file a full disk left unwritten, which a write itself does not."""
     try:
         yield
     except OSError as error:
@@ -156,7 +155,6 @@ def _opened(path: Path, folder: int, flags: int) -> int:
 
 
 def _sync_tree(name: str, folder: int) -> None:
-    """Wait until every file and folder below the entry ``name`` is on the disk."""
     for _, _, files, handle in os.fwalk(name, dir_fd=folder):
         for file in files:
             opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)

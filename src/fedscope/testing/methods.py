@@ -198,7 +198,6 @@ class MethodConformance:
             return prepare(Settings.model_validate(fields), dict(self.options))
 
     def _after_a_client(self) -> LocalTrainer:
-        """Return a trainer, in float64, that has just trained the first client."""
         federation = self.federation()
         settings, method = federation.settings, federation.method
         trainer = LocalTrainer(

@@ -50,7 +50,7 @@ def partition(
     check_settings(settings, named or {})
     if manifest:
         data_note(manifest)
-    dataset = catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model)
+    dataset = catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model, settings.loss)
     if dataset.note:
         reporter.note(f"{dataset.name}: {dataset.note}")
     if manifest and dataset.fingerprint != manifest.data.fingerprint:

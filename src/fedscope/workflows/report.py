@@ -159,11 +159,7 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
 
 
 def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
-    """Refuse a network that is not finite before the others are measured.
-
-    Raises:
-        UserError: its weights, or its loss on a batch, are not finite.
-    """
+    """Refuse a network that is not finite before the others are measured."""
     for problem in found if len(found) > 1 else ():  # one alone is refused at once anyway
         loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=request.bn)
         try:

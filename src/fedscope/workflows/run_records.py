@@ -116,7 +116,6 @@ def _diagnostics(metrics: Sequence[Round]) -> dict[str, list[float | None]]:
 
 
 def _accuracy(metrics: Sequence[Round], round: int, average: str) -> float | None:
-    """Return the test accuracy of one of the global models of a round, where the metrics have it."""
     line = next((line for line in metrics if line.round == round), None)
     return None if line is None else line.accuracies.get(average, line.accuracy)
 
@@ -128,7 +127,6 @@ _BESIDE = (
 
 
 def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
-    """Return round and average of the run's global models up to the one named, by content hash."""
     named = store.resolve(reference)
     models = _described([*map(run.after_round, run.rounds()), store.resolve(run.name), named])
     until = describe_checkpoint(named)[0].round

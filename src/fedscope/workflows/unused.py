@@ -37,7 +37,6 @@ def _remembers(method: str) -> bool:
 
 
 def _falls(settings: "Settings", after: int) -> bool:
-    """Say whether the rate falls before the last round, ``after`` rounds after the warm-up."""
     return settings.rounds - settings.lr_warmup > after
 
 

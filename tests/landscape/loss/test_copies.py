@@ -123,3 +123,23 @@ def test_flat_shards_are_refused() -> None:
 
     with pytest.raises(UserError, match="shard the network by fully_shard"):
         whole_copy(FullyShardedDataParallel())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_networks_without_shapes_or_without_python_are_refused_in_a_sentence() -> None:
+    data = torch.ones(4, 3), torch.zeros(4, dtype=torch.int64)
+    lazy = nn.Sequential(nn.Linear(3, 2), nn.LazyLinear(2))
+    with pytest.raises(
+        UserError, match=r"1\.weight has no shape before the first batch: call the model once"
+    ):
+        Hessian(lazy, cross_entropy, data)
+    lazy(data[0])
+    assert Hessian(lazy, cross_entropy, data).shape == (14, 14)
+    plain = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+    for made in (torch.jit.script(plain), torch.jit.trace(plain, data[0])):
+        with pytest.raises(
+            UserError, match=r"the model is scripted or traced .* give the module that it was"
+        ):
+            Hessian(made, cross_entropy, data)
+    with pytest.raises(UserError, match=r"^0 is scripted"):
+        Hessian(nn.Sequential(torch.jit.script(plain), nn.Linear(2, 2)), cross_entropy, data)

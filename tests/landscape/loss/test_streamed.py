@@ -17,7 +17,15 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from fedscope import Batches, Hessian, MonteCarloFisher, random_directions, surface, top_eigenpairs, trace
+from fedscope import (
+    Batches,
+    Hessian,
+    MonteCarloFisher,
+    random_directions,
+    surface,
+    top_eigenpairs,
+    trace,
+)
 from fedscope.errors import UserError
 from fedscope.landscape.loss import streamed
 from fedscope.landscape.loss.trees import count
@@ -56,6 +64,13 @@ def _equal(ours: Batches, theirs: Batches) -> None:
     for mine, yours in zip(ours, theirs, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(mine, yours, strict=True))
     assert ours.sha256 == theirs.sha256
+
+
+class Flow(IterableDataset[tuple[Tensor, Tensor]]):
+    """The samples one after the other."""
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return iter(zip(INPUTS, LABELS, strict=True))
 
 
 PLAIN = Batches(INPUTS, LABELS, 16)
@@ -146,10 +161,13 @@ def test_a_sampler_of_some_rows_is_drawn_from_once() -> None:
     loader = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=2, sampler=SubsetRandomSampler(rows))
     batches = Batches.of(loader)
     found = torch.cat([inputs for inputs, _ in batches])
-    assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, INPUTS[rows].tolist()))
+    assert torch.equal(found, INPUTS[sorted(rows)])
     assert torch.equal(found, torch.cat([inputs for inputs, _ in batches]))
     dropping = DataLoader(TensorDataset(INPUTS, LABELS), batch_size=16, shuffle=True, drop_last=True)
-    assert Batches.of(dropping).sizes == (16, 16, 16, 16)
+    assert Batches.of(dropping).sizes == (16, 16, 16, 16, 6)
+    assert Batches.of(dropping).notes == (
+        "the loader would leave out 6 of 70 rows (drop_last); all 70 are read",
+    )
     own = DataLoader(
         TensorDataset(INPUTS, LABELS), batch_sampler=BatchSampler(range(3, 9), 4, drop_last=False)
     )
@@ -157,10 +175,6 @@ def test_a_sampler_of_some_rows_is_drawn_from_once() -> None:
 
 
 def test_an_iterable_is_run_through_once() -> None:
-    class Flow(IterableDataset[tuple[Tensor, Tensor]]):
-        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-            return iter(zip(INPUTS, LABELS, strict=True))
-
     _equal(Batches.of(DataLoader(Flow(), batch_size=16)), PLAIN)
     _equal(Batches.of(iter(PLAIN)), PLAIN)
     _equal(Batches.of(DataLoader(list(PLAIN), batch_size=None)), PLAIN)  # type: ignore[arg-type]

@@ -152,7 +152,6 @@ def _versions() -> dict[str, str]:
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    """Return the tensor with a storage of its own, so that a view does not drag its whole base along."""
     tensor = tensor.detach().cpu()
     alone = tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
     return tensor if alone else tensor.clone(memory_format=torch.contiguous_format)

@@ -54,13 +54,11 @@ def upgraded(data: object, current: str, what: str) -> Data:
 
 
 def _run_2(data: Data) -> Data:
-    """Format 2 seals the manifest and each line of metrics."""
     new = {**data, "format": "fedscope/run/2", "sealed_metrics": False}
     return {**new, "sha256": seal(new)}
 
 
 def _checkpoint_2(data: Data) -> Data:
-    """Format 2 seals the description as well as the weights."""
     info = data.get("info")
     new = {**info, "format": "fedscope/checkpoint/2"} if isinstance(info, dict) else {}
     return {**data, "format": "fedscope/checkpoint/2", "info": new, "info_sha256": seal(new)}

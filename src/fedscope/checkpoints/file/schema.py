@@ -58,6 +58,7 @@ class DataSpec(Record):
     train_samples: Positive | None = None  # in the training split; None: not known [samples]
     test_samples: Positive | None = None  # in the test split; None: not known [samples]
     source: str = later("")  # SHA-256 of the file of data that is MODULE:FACTORY
+    loss_source: str = later("")  # that of the file of the loss, where it is not cross-entropy
 
 
 class PresetUse(Record):
@@ -180,9 +181,18 @@ class Round(Score):
     seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none in older runs [s]
 
     @property
+    def evaluated(self) -> bool:
+        """Whether the model was evaluated after the round."""
+        return self.accuracy is not None or self.loss is not None
+
+    @property
     def deciding(self) -> float | None:
-        """The accuracy that decides which round is best: on rows held out, where there are any."""
-        return (self.validation or self).accuracy
+        """What decides which round is best, on rows held out where there are any.
+
+        That is the accuracy; where the task has no classes, the negative loss.
+        """
+        score = self.validation or self
+        return score.accuracy if score.accuracy is not None or score.loss is None else -score.loss
 
 
 class CheckpointInfo(Record):

@@ -1,6 +1,7 @@
 """Everything that determines the bits of a run: the options of ``fedscope train``."""
 
 import operator
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -23,6 +24,7 @@ class Settings(Record):
     dataset: str = "digits"
     # not ``later``: an empty text is not written either
     test_data: str | None = Field(None, exclude_if=operator.not_)  # of a data set of the user's own
+    loss: str | None = later(None)  # MODULE:FUNCTION of (output, targets); None: cross-entropy
     augmentation: str | None = None
     model: str | None = None
     lora: str | None = later(None)
@@ -89,78 +91,58 @@ class Settings(Record):
     probe_samples: Positive = later(PROBE_SAMPLES)
 
     @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> "Settings":
-        if self.nesterov and not self.momentum:
-            raise ValueError("Nesterov momentum needs --momentum above 0")
+    def _keeps_the_rules(self) -> "Settings":
+        for is_broken, said in _RULES:
+            if is_broken(self):
+                raise ValueError(said.format(self, max=_most_kept(self)))
         return self
 
-    @model_validator(mode="after")
-    def _momentum_is_of_sgd(self) -> "Settings":
-        if self.momentum and self.optimizer != "sgd":
-            raise ValueError(
-                f"--momentum is of --optimizer sgd; use --momentum 0 with {self.optimizer}, which has "
-                "--adam-beta1"
-            )
-        return self
 
-    @model_validator(mode="after")
-    def _steps_that_there_are(self) -> "Settings":
-        kept = KeptSteps.parse(self.keep_steps)
-        if kept.clients and max(kept.clients) >= self.clients:
-            raise ValueError(
-                f"--keep-steps names client {max(kept.clients)}, and there are {self.clients}, counted from 0"
-            )
-        if kept.rounds and max(kept.rounds) > self.rounds:
-            raise ValueError(f"--keep-steps names round {max(kept.rounds)} of {self.rounds}")
-        return self
+def _most_kept(settings: Settings) -> tuple[int, int]:
+    """Return the largest client and round that ``keep_steps`` names; (-1, 0) where it names none."""
+    kept = KeptSteps.parse(settings.keep_steps)
+    return max(kept.clients or (-1,)), max(kept.rounds or (0,))
 
-    @model_validator(mode="after")
-    def _rate_can_fall(self) -> "Settings":
-        if (self.lr_schedule == "step") != (self.lr_step is not None):
-            raise ValueError(
-                "--lr-schedule step needs --lr-step, the rounds from one drop to the next; no other takes it"
-            )
-        if self.lr_min > self.lr:
-            raise ValueError(f"--lr-min {self.lr_min:g} is above --lr {self.lr:g}; lower it")
-        return self
 
-    @model_validator(mode="after")
-    def _stragglers_do_less(self) -> "Settings":
-        most = self.local_steps or self.epochs
-        if self.stragglers and self.straggler_min > most:
-            what = "steps" if self.local_steps else "epochs"
-            raise ValueError(f"--straggler-min {self.straggler_min} is above {most} {what}; lower it")
-        return self
-
-    @model_validator(mode="after")
-    def _every_shifted_round_counts(self) -> "Settings":
-        if self.shift != "none" and self.evaluate_every > 1:
-            raise ValueError(
-                "--shift is summarised by the accuracy of every round; leave --evaluate-every out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _shifts_are_on(self) -> "Settings":
-        if self.shift == "none" and (self.shift_probability, self.shift_sequence) != (0.05, 0):
-            raise ValueError(
-                "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or "
-                "add --shift bernoulli or fixed10"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _validates_once(self) -> "Settings":
-        if self.validation and self.evaluate_on == "validation":
-            raise ValueError(
-                "--evaluate-on validation is the data set's own split; leave it out, or --validation"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _stacks_are_plain(self) -> "Settings":
-        if self.stack > 1 and (self.compile or self.precision != "fp32"):
-            raise ValueError(
-                "--stack is for small models in fp32; use it without --compile and --precision bf16"
-            )
-        return self
+_RULES: tuple[tuple[Callable[[Settings], object], str], ...] = (
+    (lambda s: s.nesterov and not s.momentum, "Nesterov momentum needs --momentum above 0"),
+    (
+        lambda s: s.momentum and s.optimizer != "sgd",
+        "--momentum is of --optimizer sgd; use --momentum 0 with {0.optimizer}, which has --adam-beta1",
+    ),
+    (
+        lambda s: _most_kept(s)[0] >= s.clients,
+        "--keep-steps names client {max[0]}, and there are {0.clients}, counted from 0",
+    ),
+    (lambda s: _most_kept(s)[1] > s.rounds, "--keep-steps names round {max[1]} of {0.rounds}"),
+    (
+        lambda s: (s.lr_schedule == "step") != (s.lr_step is not None),
+        "--lr-schedule step needs --lr-step, the rounds from one drop to the next; no other takes it",
+    ),
+    (lambda s: s.lr_min > s.lr, "--lr-min {0.lr_min:g} is above --lr {0.lr:g}; lower it"),
+    (
+        lambda s: s.stragglers and s.local_steps and s.straggler_min > s.local_steps,
+        "--straggler-min {0.straggler_min} is above {0.local_steps} steps; lower it",
+    ),
+    (
+        lambda s: s.stragglers and not s.local_steps and s.straggler_min > s.epochs,
+        "--straggler-min {0.straggler_min} is above {0.epochs} epochs; lower it",
+    ),
+    (
+        lambda s: s.shift != "none" and s.evaluate_every > 1,
+        "--shift is summarised by the accuracy of every round; leave --evaluate-every out",
+    ),
+    (
+        lambda s: s.shift == "none" and (s.shift_probability, s.shift_sequence) != (0.05, 0),
+        "--shift-probability and --shift-sequence have no effect without --shift; leave them out, or add "
+        "--shift bernoulli or fixed10",
+    ),
+    (
+        lambda s: s.validation and s.evaluate_on == "validation",
+        "--evaluate-on validation is the data set's own split; leave it out, or --validation",
+    ),
+    (
+        lambda s: s.stack > 1 and (s.compile or s.precision != "fp32"),
+        "--stack is for small models in fp32; use it without --compile and --precision bf16",
+    ),
+)

@@ -1,14 +1,15 @@
 """The best round of a run, and on which samples that was decided."""
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from fedscope.checkpoints.file.schema import Round
 
 
 def best(rounds: Iterable[Round]) -> Round | None:
-    """Return the best round, the first of equals; None where none has an accuracy."""
+    """Return the best round, the first of equals; None where none was evaluated."""
     scored = [one for one in rounds if one.deciding is not None]
-    return max(scored, key=lambda one: one.deciding or 0.0, default=None)
+    return max(scored, key=attrgetter("deciding"), default=None)
 
 
 def chosen_on(settings: Mapping[str, object]) -> str | None:

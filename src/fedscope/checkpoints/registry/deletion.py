@@ -80,5 +80,4 @@ def _below(*folders: str) -> Callable[[str], bool]:
 
 
 def _may_go(name: str) -> bool:
-    """Say whether a file is a global model that neither the run nor its uploads rest on."""
     return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)

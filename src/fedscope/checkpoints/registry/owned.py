@@ -24,27 +24,30 @@ def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None
 
 
 def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the code that makes the data has changed since training, else "".
+    """Return a note if the code that makes the data, or of the loss, has changed since training, else "".
 
     Raises:
         UserError: as :func:`network_note`.
     """
-    name, test = record.data.name, record.settings.test_data
-    if not is_own(name):
-        return ""
-    makers = (name, test) if test else (name,)
-    return vouched(makers, record.data.source, "--data", DATASETS, named=name in named)
+    name, test, loss = record.data.name, record.settings.test_data, record.settings.loss
+    notes = list[str]()
+    if is_own(name):
+        makers = (name, test) if test else (name,)
+        notes.append(vouched(makers, record.data.source, "--data", DATASETS, named=name in named))
+    if loss and not loss.startswith("torch.nn.functional:"):
+        notes.append(vouched((loss,), record.data.loss_source, "--loss", "", named=loss in named))
+    return "; ".join(filter(None, notes))
 
 
-def names(path: Path, model: str | None, data: str | None) -> bool:
-    """Say whether the user names only the network and the data that the checkpoint itself names."""
-    if not (model or data):
+def names(path: Path, model: str | None, data: str | None, loss: str | None = None) -> bool:
+    """Say whether the user names only the network, the data and the loss that the checkpoint itself names."""
+    if not (model or data or loss):
         return True
     try:
         info = describe_checkpoint(path)[0]
     except UserError:  # of another program
         return False
-    known = info.model.classes is not None
+    known = info.model.classes is not None and loss in (None, info.settings.loss)
     same = model in (None, info.model.name) or is_place(str(model), info.model)
     return known and same and (data in (None, info.data.name) or is_data_place(str(data), info))
 

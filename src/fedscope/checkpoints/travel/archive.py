@@ -94,7 +94,6 @@ def _imported(
 
 
 def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> Contents:
-    """Return the list of files, once it is clear that the archive holds these and no others."""
     if _CONTENTS not in found:
         raise BadZipFile("it has no list of files")
     if found[_CONTENTS].file_size > MOST_BYTES:

@@ -98,11 +98,7 @@ def _check_room(root: Path, needed: int) -> None:
 
 
 def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick: Tick) -> None:
-    """Download one file, never more than its listed size, and compare its hash.
-
-    Raises:
-        UserError: it is missing, or another.
-    """
+    """Download one file, never more than its listed size, and compare its hash."""
     wanted, size, digest = contents.files[name], 0, hashlib.sha256()
     try:
         with closing(remote.read(contents.place(name))) as parts:
@@ -128,11 +124,7 @@ def _lost(remote: Remote, contents: Contents, name: str) -> UserError:
 
 
 def _complete(run: Run, contents: Contents) -> None:
-    """Make what was collected a run under its folder's name, and check it as `runs verify` does.
-
-    Raises:
-        UserError: it is not the run that the list says, or has a fault.
-    """
+    """Make what was collected a run under its folder's name, and check it as `runs verify` does."""
     for other in [other for other in layout.files(run.folder) if other not in contents.files]:
         remove(run.folder / other, below=run.folder)
     touch(run.folder / layout.LOCK, below=run.folder)

@@ -86,7 +86,6 @@ def _odd_record(record: Round, settings: Settings) -> Iterator[str]:
 
 
 def _odd_diagnostics(record: Round, settings: Settings) -> Iterator[str]:
-    """Yield where what was recorded of updates and local training is not of the round's clients."""
     found = record.diagnostics
     if found is None:
         return
@@ -113,7 +112,6 @@ def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str
 
 
 def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield the kind of the model, where the file's name means another."""
     path, settings = Path(name), account.settings
     client, step = int(path.stem) if path.parent.name == "clients" else None, None
     if "steps" in path.parts:
@@ -141,7 +139,6 @@ def _misplaced(name: str, info: CheckpointInfo, account: Account) -> Iterator[st
 
 
 def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
-    """Yield the round of the model, where the file's name or the metrics mean another."""
     path, settings, done = Path(name), account.settings, account.done
     if layout.round_of(name) not in (None, info.round):
         yield f"holds the model of round {info.round}"
@@ -168,7 +165,6 @@ def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str
 
 
 def _steps_due(info: CheckpointInfo, account: Account) -> range:
-    """Return the local steps of a checkpoint's client and round after which its model is kept."""
     record, client = account.record(info.round), info.client
     steps = record.local_steps[record.clients.index(client)] if record and record.local_steps else 0  # type: ignore[arg-type]
     return KeptSteps.parse(account.settings.keep_steps).of(info.round, client or 0, steps)
@@ -242,7 +238,6 @@ def _unequal_copies(loaded: list[LoadedCheckpoint]) -> Iterator[Problem]:
 
 
 def _unequal_losses(loaded: list[LoadedCheckpoint], account: Account) -> Iterator[Problem]:
-    """Yield the rounds whose training loss is not the average of the clients', where all are known."""
     uploads: dict[int, dict[int, CheckpointInfo]] = defaultdict(dict)
     for one in loaded:
         if one.info.client is not None and one.info.step is None:

@@ -186,5 +186,4 @@ def is_busy(run: Run) -> bool:
 
 
 def _said(error: Exception, run: Run) -> str:
-    """Return the error without the folder that the line begins with."""
     return str(error).replace(f"{run.folder}/", "").replace(f"{run.folder} ", "")

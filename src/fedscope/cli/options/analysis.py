@@ -18,11 +18,7 @@ from fedscope.workflows.sources.targets import SAMPLES, Targets
 def _amount(
     _context: click.Context, _option: click.Parameter, text: str | None
 ) -> int | Literal["all"] | None:
-    """Return the number of samples.
-
-    Raises:
-        UserError: the text is neither a number from 1 up nor ``all``.
-    """
+    """Return the number of samples."""
     if text is None or text == "all":
         return text  # type: ignore[return-value]  # "all" is a literal here
     if not re.fullmatch("[0-9]{1,12}", text) or int(text) < 1:
@@ -97,7 +93,7 @@ def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
         def command(**given: Any) -> None:
             named = flags_given(click.get_current_context())
             known = {name: given.pop(name) for name in _OF_TARGETS if name in given}
-            targets = Targets(**known, named=named)
+            targets = Targets(**known, bn=given["bn"], named=named)
             inside = bool(given.get("step_range")) or given.get("directions") == "pca"
             _check_exist(targets, inside=inside)
             function(targets=targets, **given)

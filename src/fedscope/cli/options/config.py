@@ -66,7 +66,6 @@ def _defaults(
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield ``man.zeta`` for the table ``man`` with the key ``zeta``."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{before}{key}.")
@@ -75,7 +74,6 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any
 
 
 def _text(value: object, path: Path, key: str) -> str:
-    """Return a value as the command line would have it, where it is checked."""
     if isinstance(value, list) and all(type(item) is int for item in value):
         return ",".join(map(str, value))
     if not isinstance(value, bool | int | float | str):
@@ -103,5 +101,4 @@ def config(manifest: Manifest) -> str:
 
 
 def _value(value: object) -> str:
-    """Return a plain value as TOML, whose texts and numbers are JSON's."""
     return json.dumps(value, allow_nan=False)

@@ -16,6 +16,7 @@ HELP = {
     "dataset": "A data set of `fedscope data list`, MODULE:FACTORY, or text:PATH and images:PATH for a "
     "pretrained --model.",
     "test_data": "MODULE:FACTORY of what to evaluate on, with data of your own. [default: a fifth]",
+    "loss": "MODULE:FUNCTION of (output, targets): the mean over the samples. [default: cross-entropy]",
     "model": "A network of `fedscope models list`, MODULE:FACTORY, or hf:FOLDER of a pretrained one. "
     "[default: the data set's]",
     "lora": "Train only LoRA adapters of --model hf:NAME, such as r=8,alpha=16,targets=c_attn.",

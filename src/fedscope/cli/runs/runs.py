@@ -209,7 +209,6 @@ def _matches(row: Row, patterns: Mapping[str, str | None]) -> bool:
 
 
 def _chosen_on(rows: Sequence[Row]) -> list[str]:
-    """Say on which split the best round was chosen, of which runs where they differ."""
     runs = defaultdict[str, list[str]](list)
     for row in rows:
         if split := chosen_on(row):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -206,7 +207,7 @@ def cell(value: object) -> str:
 
 def percent(value: object) -> str:
     """Return a share, such as an accuracy, as a table shows it."""
-    return f"{value:.2%}" if isinstance(value, float | int) else cell(value)
+    return f"{value:.2%}" if isinstance(value, float | int) and not isnan(value) else cell(None)
 
 
 def in_json(target: str | None, content: object) -> bool:

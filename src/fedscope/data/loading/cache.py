@@ -28,7 +28,7 @@ def write_split(folder: Path, name: str, split: Split) -> None:
     """Write one split's arrays; its images may lie in ``folder`` already."""
     if isinstance(split.images, Files):
         split.images.save(folder, name)
-    elif not images_file(folder, name).exists():
+    elif isinstance(split.images, Tensor) and not images_file(folder, name).exists():
         _save(images_file(folder, name), split.images)
     _save(folder / f"{name}_labels.npy", split.labels)
     if split.domains is not None:

@@ -1,15 +1,18 @@
 """A data set as the trainer and the analysis use it: splits of images and labels, and their fingerprint."""
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from fedscope.data.reading.anew import Anew
 from fedscope.errors import UserError
+from fedscope.factories import imported
 from fedscope.streams import torch_stream
-from fedscope.task_loss import IGNORED, TaskLoss
+from fedscope.task_loss import IGNORED, Loss, TaskLoss
 
 if TYPE_CHECKING:
     from fedscope.data.augment import Pipeline
@@ -27,22 +30,23 @@ class Split:
     sequences of tokens, (N, T), with the tokens that follow as ``targets``; a label is then the topic.
     """
 
-    images: "Tensor | Files"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
+    images: "Tensor | Files | Anew"  # (N, C, H, W) uint8, decoded or to be decoded when a batch is fetched
     labels: Tensor  # (N,) int64
     domains: Tensor | None = None  # (N,) int64, index into the data set's domains
     clients: Tensor | None = None  # (N,) int64, the client of each, where the data come divided
-    targets: Tensor | None = None  # (N, T) int64, what is predicted of a sequence; None: its label
+    targets: Tensor | None = None  # (N, …): what is predicted where that is no class; None: the label
+    loss: Loss | None = None  # the user's own; None: cross-entropy
 
     @property
     def wanted(self) -> Tensor:
-        """What the loss compares the outputs with, (N,) or (N, T)."""
+        """What the loss compares the outputs with, (N,) or (N, …)."""
         return self.labels if self.targets is None else self.targets
 
     @property
     def task_loss(self) -> TaskLoss:
         """The loss whose mean over the split is that over its samples, or over all of its tokens."""
-        if self.targets is None:
-            return TaskLoss()
+        if self.targets is None or self.loss is not None:
+            return TaskLoss(own=self.loss)
         return TaskLoss(int((self.targets != IGNORED).sum()) / len(self))
 
     def __len__(self) -> int:
@@ -50,14 +54,26 @@ class Split:
 
     def to(self, device: torch.device | str) -> "Split":
         """Return the split on ``device``; images in files stay there until they are fetched."""
-        images = self.images.to(device) if isinstance(self.images, Tensor) else self.images
-        rest = (None if t is None else t.to(device) for t in (self.domains, self.clients, self.targets))
-        return Split(images, self.labels.to(device), *rest)
+        return self._with_each(lambda part: part.to(device) if isinstance(part, Tensor) else part)
 
     def take(self, rows: Tensor) -> "Split":
         """Return the split's ``rows`` alone, in their order."""
-        rest = (None if part is None else part[rows] for part in (self.domains, self.clients, self.targets))
-        return Split(self.images[rows], self.labels[rows], *rest)
+        return self._with_each(lambda part: part[rows])
+
+    def _with_each(self, function: Callable[[Any], Any]) -> "Split":
+        names = ("images", "labels", "domains", "clients", "targets")
+        parts = {name: part for name in names if (part := getattr(self, name)) is not None}
+        return replace(self, **{name: function(part) for name, part in parts.items()})
+
+    def batch(self, pipeline: "Pipeline", rows: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs of ``rows`` (K, B), augmented by ``draws`` (D, K, B), and what is wanted of them.
+
+        Inputs are (K·B, …), and what is wanted (K, B, …).
+        """
+        if isinstance(self.images, Anew) and len(draws):
+            inputs, targets = self.images.fetch(rows.flatten(), draws.flatten())
+            return inputs, targets.unflatten(0, rows.shape)
+        return pipeline.train(self.images, rows.flatten(), draws.flatten(1)), self.wanted[rows]
 
 
 @dataclass(frozen=True)
@@ -75,8 +91,21 @@ class Dataset:
 
     @property
     def least_outputs(self) -> int:
-        """How many outputs a network needs: the classes; of text, where tokens are predicted, one."""
+        """How many outputs a network needs: the classes; where something else is predicted, one."""
         return len(self.classes) if self.train.targets is None else 1
+
+    def with_loss(self, reference: str | None) -> "Dataset":
+        """Return the data set with the loss MODULE:FUNCTION of the user's own; without one, as it is.
+
+        Raises:
+            UserError: there is none.
+        """
+        if reference is None:
+            return self
+        loss = imported(reference, "--loss")
+        train, test = (replace(split, loss=loss) for split in (self.train, self.test))
+        validation = self.validation and replace(self.validation, loss=loss)
+        return replace(self, train=train, test=test, validation=validation)
 
     def tried(self, pipeline: "Pipeline") -> tuple[Tensor, Tensor, TaskLoss]:
         """Return the first inputs and what is wanted of them, on which a network is tried, and the loss."""
@@ -103,8 +132,9 @@ def fingerprint(*splits: Split, domains: tuple[str, ...] = ()) -> str:
     digest = hashlib.sha256("".join(f"{name}\0" for name in domains).encode())
     for split in splits:
         digest.update(str(tuple(split.images.shape)).encode())
-        if isinstance(split.images, Tensor):
-            digest.update(split.images.contiguous().numpy().data)
+        if isinstance(split.images, Tensor | Anew):
+            images = split.images if isinstance(split.images, Tensor) else split.images.kept
+            digest.update(images.contiguous().numpy().data)
         else:
             digest.update(split.images.digest.encode())
         digest.update(split.labels.contiguous().numpy().data)

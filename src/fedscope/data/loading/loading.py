@@ -77,7 +77,6 @@ def _build(record: Record, found: sources.DataFiles, folder: Path) -> None:
 
 
 def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tensor:
-    """Decode the table's images into the array file ``path`` and return it."""
     shape = (len(table), 3, side, side)
     with cache.new_array(path, shape) as images:
         for place, where, encoded in table.read():
@@ -86,11 +85,7 @@ def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tenso
 
 
 def _kept(table: Table, name: str, folder: Path, side: int) -> Files:
-    """Return the table's images as files; those of shards are copied out, so that each can be read alone.
-
-    Raises:
-        UserError: one is no image by its first bytes.
-    """
+    """Return the table's images as files; those of shards are copied out, so that each can be read alone."""
     digests = np.zeros((len(table), 32), dtype=np.uint8)
     packed = bool(table.row[0] >= 0)
     paths = [Path(f"{name}.bin")] if packed else [table.files[i].absolute() for i in table.file.tolist()]

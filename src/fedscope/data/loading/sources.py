@@ -106,11 +106,7 @@ def _by_domain(
     *,
     fetch: bool,
 ) -> DataFiles:
-    """Complete the domains that were found with the hub's; first see that it has all of them.
-
-    Raises:
-        UserError: the hub has no copy of one, or it must not be asked.
-    """
+    """Complete the domains that were found with the hub's; first see that it has all of them."""
     missing = [domain for domain in record.domains if domain not in found]
     for domain in sorted(missing, key=lambda name: name in record.domain_hubs):
         source = record.domain_hubs.get(domain)

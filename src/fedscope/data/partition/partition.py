@@ -48,6 +48,7 @@ USUAL = {
     "classes_per_client": "2",
 }  # fmt: skip
 SHARES = ("phi", "rho")  # parameters of at most 1
+WITHOUT_CLASSES = ("iid", "iid_slices", "quantity_skew", "per_domain", "own")
 
 _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
     "iid": iid,
@@ -167,6 +168,11 @@ def divide(
     Raises:
         UserError: as :func:`partition`, or fewer than ``train_samples``.
     """
+    if split.loss and split.targets is not None and division.kind not in WITHOUT_CLASSES:
+        raise UserError(
+            f"--partition {division.kind} deals by class, and the targets are no classes; use --partition "
+            "iid or quantity_skew, or data that come divided"
+        )
     used = part(split, train_samples, seed, "train")
     domains, owners = (
         None if part is None else part[used].cpu().numpy() for part in (split.domains, split.clients)

@@ -43,11 +43,7 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
 
 
 def _labels(column: Iterable[int | None], where: str) -> Tensor:
-    """Return the classes of all rows (N,).
-
-    Raises:
-        UserError: a row has none, of which -1 is the mark.
-    """
+    """Return the classes of all rows (N,)."""
     numbers = torch.tensor([-1 if number is None else int(number) for number in column], dtype=torch.int64)
     without = (numbers < 0).nonzero().flatten().tolist()
     if without:
@@ -78,7 +74,6 @@ def _loaded(path: Path) -> Mapping[str, Any]:
 
 
 def _classes(parts: Mapping[str, Any], path: Path) -> tuple[str, ...]:
-    """Return the names of the classes, which a label is the number of in every split."""
     features = {split: parts[split].features for split in ("train", "test") if split in parts}
     names = {split: tuple(found[_columns(found, path)[1]].names) for split, found in features.items()}
     if len(set(names.values())) > 1:

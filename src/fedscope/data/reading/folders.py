@@ -110,7 +110,6 @@ def of_domain(home: Path, domain: str, classes: Sequence[str]) -> dict[str, Tabl
 
 
 def _listed(file: Path, classes: Sequence[str], what: str) -> Table:
-    """Return the images of a list whose paths, from the list's folder, end in CLASS/IMAGE."""
     paths, labels = [], []
     names: dict[str, int] = {}
     for number, line in enumerate(lines(file), 1):

@@ -140,7 +140,6 @@ def _mixed(table: Table, domain: str) -> Table:
 
 
 def _stratified(table: Table, domain: str) -> Sequence[Rows]:
-    """Return the rows of the 80 % and of the 20 %."""
     with needed("train", f"the split of domain {domain}"):
         from sklearn.model_selection import train_test_split
 

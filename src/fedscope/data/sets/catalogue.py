@@ -251,17 +251,23 @@ def record(name: str) -> Record:
 
 
 def load(
-    name: str, data_dir: Path | None = None, test_data: str | None = None, model: str | None = None
+    name: str,
+    data_dir: Path | None = None,
+    test_data: str | None = None,
+    model: str | None = None,
+    loss: str | None = None,
 ) -> Dataset:
     """Return the data set ``name``, or the user's own that MODULE:FACTORY makes, with their ``test_data``.
 
     ``data_dir`` is as in :func:`fedscope.data.loading.loading.load`. Text and images in files, ``text:PATH``
-    and ``images:PATH``, are prepared as the pretrained ``model`` takes them.
+    and ``images:PATH``, are prepared as the pretrained ``model`` takes them. ``loss`` is the user's own.
 
     Raises:
         UserError: the name is unknown, or its files cannot be read, or a factory fails.
     """
-    return own.load(name, test_data, model) if is_own(name) else load_record(record(name), data_dir)
+    if is_own(name):
+        return own.load(name, test_data, model, loss)
+    return load_record(record(name), data_dir).with_loss(loss)
 
 
 def pipeline(dataset: str, name: str | None = None) -> tuple[str, Pipeline]:

@@ -84,8 +84,8 @@ class LocalTrainer:
             self.clients.carried,
             *([] if self.clients.last_gradient is None else [self.clients.last_gradient]),
         )
-        # What is drawn, and what is decoded in other processes, cannot be recorded.
-        fixed = not method.draws and isinstance(split.images, Tensor)
+        # What is drawn, what is read on the CPU, and a user's own loss cannot be recorded.
+        fixed = not method.draws and isinstance(split.images, Tensor) and split.loss is None
         recorded = model.values.device.type == "cuda" and fixed
         self._run = Replay(self._step, changed) if recorded else self._step
 
@@ -256,11 +256,11 @@ class LocalTrainer:
     ) -> None:
         """Take one local step of every client on ``rows`` (K, B), augmented by ``draws`` (D, K, B)."""
         self.clock.enter("data")
-        images = self.pipeline.train(self.split.images, rows.flatten(), draws.flatten(1))
+        images, wanted = self.split.batch(self.pipeline, rows, draws)
         images = self.model.arranged(images)
         drawn = self.objective.draw(images, random or {})
         self.clock.enter("compute")
-        loss = self.objective.differentiate(Batch(images, self.split.wanted[rows]), drawn, first=flag)
+        loss = self.objective.differentiate(Batch(images, wanted), drawn, first=flag)
         with torch.no_grad():
             self._loss[: len(rows)] += loss * rows.shape[1]
             self._descend(len(rows), flag)

@@ -52,7 +52,7 @@ class Objective:
         self._module = pooled_first(module) if plain and not reads_layers else module
         self._compiled = torch.compile(module, dynamic=False) if settings.compile else self._module
         fixed = not (method.task_terms or method.logits or method.ascent_loss or method.draws)
-        fixed &= plain and is_dense(module)
+        fixed &= plain and is_dense(module) and loss.own is None
         on_cpu = self.model.values.device.type == "cpu"  # elsewhere the whole step is recorded
         self._traced = Traced(self._stacked({}, ascent=False)) if fixed and on_cpu else None
 
@@ -195,7 +195,9 @@ class Objective:
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Return one client's task loss, or the ascent's; its cross-entropy, and what the terms noted."""
         dtype, clients, method = self.model.values.dtype, self.clients, self.method
-        seen = logits = logits.to(dtype)
+        if isinstance(logits, Tensor):  # the user's own loss may take anything else
+            logits = logits.to(dtype)
+        seen = logits
         for calibrated in method.logits:
             seen = calibrated(seen, label_counts, clients.options)
         objective = loss = self._task_loss_of(seen, batch)
@@ -242,11 +244,7 @@ class Objective:
 
 
 def _ascent_loss(method: Method) -> TaskTerm:
-    """Return the loss that a method's ascent asked for.
-
-    Raises:
-        MethodError: it has none.
-    """
+    """Return the loss that a method's ascent asked for."""
     if method.ascent_loss is None:
         raise MethodError(f"method {method.name}: gradient_at asks for ascent_loss, which is empty")
     return method.ascent_loss

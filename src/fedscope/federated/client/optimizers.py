@@ -85,5 +85,4 @@ class Adam:
 
 
 def _weight(beta: float, steps: Tensor) -> Tensor:
-    """Return 1 − βᵗ, without the cancellation of the difference."""
     return -torch.expm1(steps * (math.log(beta) if beta else -math.inf))

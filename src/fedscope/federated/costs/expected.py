@@ -105,7 +105,6 @@ def options(method: str, count: int | None = None) -> Values:
 
 
 def _widths(options: Values) -> tuple[float, tuple[int, int]]:
-    """Return the least width, and how many sub-networks have it and how many a random one."""
     fixed = int(options["gradaug.widths"] == "min_plus_uniform")
     return float(options["gradaug.width"]), (fixed, int(options["gradaug.n"]) - fixed)
 

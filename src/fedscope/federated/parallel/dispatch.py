@@ -190,7 +190,6 @@ class Dispatch:
 
     @property
     def _keeps_mean(self) -> bool:
-        """Whether the server's model is the mean of the uploads."""
         method = self.federation.method
         return method.server is None and method.averages is None
 
@@ -261,7 +260,6 @@ class Dispatch:
     def _recall(
         self, window: Sequence[Stack], owner: dict[int, int], memory: Memory | None
     ) -> dict[int, dict[int, Tensor]]:
-        """Send the clients' memories from rank 0's files to the workers that train them."""
         width, workers = self.clients.memory.width, self.workers
         recalled: dict[int, dict[int, Tensor]] = {}
         for place, stack in enumerate(window) if self.remembers else ():

@@ -18,12 +18,17 @@ MOST = (100, 1000)  # samples of a batch: on a CPU few, whose activations stay i
 
 @dataclass(frozen=True)
 class Score:
-    """Mean cross-entropy and accuracy; where the data has domains, the unweighted means over them."""
+    """Mean loss and accuracy; where the data has domains, the unweighted means over them."""
 
     loss: float
-    accuracy: float
+    accuracy: float  # NaN where the task has no classes
     domains: dict[str, float] = field(default_factory=dict)  # accuracy in each
     classes: tuple[float, ...] = ()  # accuracy on each; NaN for one without a sample
+
+    @property
+    def deciding(self) -> float:
+        """What the best round has most of: accuracy, and without classes the negative loss."""
+        return -self.loss if math.isnan(self.accuracy) else self.accuracy
 
     @classmethod
     def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "Score":
@@ -67,7 +72,7 @@ def score_sums(
     model.eval()
     domains = torch.zeros_like(split.labels) if split.domains is None else split.domains
     loss = split.task_loss
-    size = min(MOST[split.labels.is_cuda], max(1, SCALARS // _scalars(model, split)))
+    size = min(MOST[split.labels.is_cuda], max(1, SCALARS // _scalars(model, split, pipeline)))
     batches = torch.arange(len(split), device=split.labels.device).split(size)
     count = 1 + int(domains.max())
     sums = torch.zeros(len(batches), count, 3 + 2 * classes, dtype=torch.float64, device=split.labels.device)
@@ -87,9 +92,11 @@ def score_sums(
     return (workers.total(sums) if len(batches) > 1 else sums.cpu()).sum(0)
 
 
-def _scalars(model: nn.Module, split: Split) -> int:
-    """Return the scalars of one sample's input or, of a sequence, of its logits."""
+def _scalars(model: nn.Module, split: Split, pipeline: Pipeline) -> int:
     inputs = split.images.shape[1:].numel()
     if split.targets is None or not len(split):
         return inputs
-    return max(inputs, int(model(split.images[torch.tensor([0])]).numel()))
+    outputs = model(
+        pipeline.test(split.images, torch.zeros(1, dtype=torch.int64, device=split.labels.device))
+    )
+    return max(inputs, outputs.numel()) if isinstance(outputs, Tensor) else inputs

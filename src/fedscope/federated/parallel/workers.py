@@ -202,7 +202,6 @@ def _watch(children: ProcessContext, store: TCPStore, finished: threading.Event)
 
 
 def _death(children: ProcessContext, store: TCPStore, patience: float = 0.0) -> Exception | None:
-    """Describe the first child that ended badly, waiting up to ``patience`` seconds for one."""
     for _ in range(1 + int(10 * patience)):
         for rank, (child, file) in enumerate(zip(children.processes, children.error_files, strict=True), 1):
             if child.exitcode is not None and child.exitcode < 0:

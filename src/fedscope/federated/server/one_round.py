@@ -36,7 +36,7 @@ class Server:
         rounds = done_rounds(federation, run, dispatch)
         self.metrics = list(map(_lean, rounds))
         top = best(rounds)
-        self.best = -1.0 if top is None else top.deciding or 0.0
+        self.best = -math.inf if top is None or top.deciding is None else top.deciding
         self.files = RunFiles(federation, run, dispatch, rounds)
         self.diverged = bool(self.metrics) and _diverged(self.metrics[-1].train_loss, dispatch.start)
         done, method = len(self.metrics), federation.method
@@ -83,7 +83,7 @@ class Server:
         diagnostics = self.recorder.record(score.classes, self._probed(round, models))
         dispatch.clock.enter("checkpointing")
         measured = _entry(score) if due else {}
-        decided = (validated or score).accuracy
+        decided = (validated or score).deciding
         self.files.models(round, models, measured, best=decided > self.best)
         self.best = max(self.best, decided)
         peaks = dispatch.peaks()
@@ -92,7 +92,7 @@ class Server:
             "round": round,
             **measured,
             **({"validation": _entry(validated)} if validated else {}),
-            **({"accuracies": {n: s.accuracy for n, s in scores.items()}} if len(scores) > 1 else {}),
+            **({"accuracies": {n: finite(s.accuracy) for n, s in scores.items()}} if len(scores) > 1 else {}),
             **({"domains": score.domains} if score.domains else {}),
             "train_loss": finite(train_loss),
             **({} if math.isnan(train_accuracy) else {"train_accuracy": train_accuracy}),
@@ -241,7 +241,7 @@ class Server:
 
 
 def _entry(score: Score) -> dict[str, float | None]:
-    return {"accuracy": score.accuracy, "loss": finite(score.loss)}
+    return {"accuracy": finite(score.accuracy), "loss": finite(score.loss)}
 
 
 def _lean(record: Round) -> Round:

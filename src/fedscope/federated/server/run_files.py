@@ -32,7 +32,7 @@ class RunFiles:
         # of the newest round
         self.rows = federation.stored(federation.rows_in(max(1, len(rounds)))).spec
         self._measured: Measured = {}
-        if rounds and rounds[-1].accuracy is not None:  # which it is where the model was evaluated
+        if rounds and rounds[-1].evaluated:
             self._measured = {"accuracy": rounds[-1].accuracy, "loss": rounds[-1].loss}
         if not rounds:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
@@ -106,7 +106,6 @@ class RunFiles:
             self._prune()
 
     def _prune(self) -> None:
-        """Delete the starts of uploads that newer ones have replaced."""
         needed = set(self._uploads.values())
         for path in (*self.run.folder.glob("round-*/anchor.pt"), *self.run.folder.glob("round-*/rows.zz")):
             if int(path.parent.name[6:]) not in needed:

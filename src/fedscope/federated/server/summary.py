@@ -14,7 +14,7 @@ from fedscope.data.partition.shift import METRICS
 class Summary:
     """A run's rounds in the numbers of a table; accuracies are shares."""
 
-    accuracy: float  # after the last round
+    accuracy: float | None  # after the last round; None where the task has no classes
     best_accuracy: float | None  # of the round that was best on the split ``chosen_on``
     best_half_accuracy: float | None  # of the best round up to ⌊T/2⌋; None if that is 0 (Tian et al. 2022)
     chosen_on: str | None
@@ -22,6 +22,7 @@ class Summary:
     target: float | None = None
     rounds_to_target: int | None = None  # counted from 1; None without a target, or while it is not reached
     shift_accuracy: float | None = None  # under concept shift
+    loss: float | None = None  # of the test samples, after the last round
 
 
 def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
@@ -34,7 +35,7 @@ def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
         shifts = [place for place, one in enumerate(metrics) if one.shifted]
         shift = METRICS[settings.shift_metric](accuracies, shifts)
     return Summary(
-        accuracy=accuracies[-1],
+        accuracy=metrics[-1].accuracy,
         best_accuracy=top.accuracy if top else None,
         best_half_accuracy=by_half.accuracy if by_half else None,
         chosen_on=chosen_on(settings.model_dump()),
@@ -42,4 +43,5 @@ def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
         target=target,
         rounds_to_target=next(reached, None),
         shift_accuracy=shift,
+        loss=metrics[-1].loss,
     )

@@ -71,7 +71,6 @@ def pieces(size: int, rows: int) -> Iterator[slice]:
 
 
 def _taken(block: Sequence[Tensor], origin: Tensor, count: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield piece by piece the ``count`` vectors less the origin in float64."""
     space: Tensor | None = None
     for piece in pieces(len(origin), count):
         start = origin[piece].double()

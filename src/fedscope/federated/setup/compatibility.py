@@ -8,11 +8,12 @@ from torch import nn
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.augment import Pipeline
-from fedscope.data.loading.datasets import Split
+from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import in_mode
+from fedscope.own import is_own
 from fedscope.streams import seeded
 
 
@@ -37,6 +38,28 @@ def check_compatible(settings: Settings, method: Method, domains: Sequence[str])
     _averages(settings, method)
 
 
+def check_loss(settings: Settings, dataset: Dataset) -> None:
+    """Refuse what a loss of the user's own leaves without meaning.
+
+    Raises:
+        UserError: there is such a loss, and domains, or no classes where something needs them.
+    """
+    if dataset.train.loss is None:
+        return
+    if dataset.domains:
+        raise UserError(
+            f"--loss is a mean over samples, and {dataset.name} is evaluated by domain; leave it out"
+        )
+    if dataset.train.targets is None:
+        return
+    if not is_own(str(settings.model)):
+        raise UserError(
+            f"{settings.model} is a classifier, and the targets are no classes; give --model MODULE:FACTORY"
+        )
+    if settings.target is not None:
+        raise UserError("--target is an accuracy, and without classes there is none; leave it out")
+
+
 def _memory(settings: Settings, method: Method) -> None:
     fresh = settings.partition in FRESH
     again = f"--partition {settings.partition} has new clients in every round"
@@ -55,7 +78,6 @@ def _memory(settings: Settings, method: Method) -> None:
 
 
 def _averages(settings: Settings, method: Method) -> None:
-    """Refuse means over clients that have no meaning."""
     if settings.eval_model == "cld":
         return
     fresh = settings.partition in FRESH

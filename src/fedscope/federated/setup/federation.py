@@ -26,6 +26,7 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.partition.partition import FRESH
 from fedscope.data.partition.shift import shift_rounds
+from fedscope.data.reading.anew import Anew
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.data.sets.own import source_of
 from fedscope.federated.methods import foreign, parse
@@ -34,12 +35,13 @@ from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
-from fedscope.federated.setup.compatibility import check_batches
+from fedscope.federated.setup.compatibility import check_batches, check_loss
 from fedscope.federated.setup.continuation import check_continues
 from fedscope.federated.setup.networks import can_be_stacked, network, rebuilt
 from fedscope.federated.setup.samples import client_rows, evaluated
 from fedscope.federated.setup.settings import label_maps, settled
 from fedscope.federated.setup.stacking import automatic_stack
+from fedscope.own import digest
 from fedscope.streams import torch_stream
 
 
@@ -176,6 +178,7 @@ class Federation:
             train_samples=self.settings.train_samples or len(self.dataset.train),
             test_samples=len(self.dataset.test),
             source=source_of(self.settings.dataset, self.settings.test_data),
+            loss_source=digest(self.settings.loss) if self.settings.loss else "",
         )
 
 
@@ -199,7 +202,11 @@ def prepare(
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
     _, pipeline = data_catalogue.pipeline(settings.dataset, settings.augmentation)
-    dataset = data_catalogue.load(settings.dataset, data_dir, settings.test_data, settings.model)
+    dataset = data_catalogue.load(
+        settings.dataset, data_dir, settings.test_data, settings.model, settings.loss
+    )
+    pipeline = replace(pipeline, anew=isinstance(dataset.train.images, Anew))
+    check_loss(settings, dataset)
     spec, model = network(settings, method, dataset, pipeline.side)
     clients, held_out = client_rows(settings, dataset, run)
     rows = [held.to(device) for held in clients]

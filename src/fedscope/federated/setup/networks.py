@@ -15,7 +15,7 @@ from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method, NetworkNeeds
 from fedscope.federated.setup.compatibility import trying
-from fedscope.federated.setup.pretrained import check_pretrained, check_text
+from fedscope.federated.setup.pretrained import check_classless, check_pretrained
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import own
@@ -57,11 +57,7 @@ def network(
 
 
 def _check_used_once(method: str, read: Sequence[str], model: nn.Module, inputs: Tensor) -> None:
-    """Refuse a network that runs a module several times of whose outputs the method would see the last alone.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a network that runs a module several times, of which the method would see the last alone."""
     uses = Counter[str]()
 
     def count(name: str) -> Callable[..., None]:
@@ -109,7 +105,8 @@ def _own(
     settings: Settings, method: Method, needs: NetworkNeeds, dataset: Dataset, _resized: int | None
 ) -> tuple[ModelSpec, nn.Module]:
     name = str(settings.model)
-    check_text(method, dataset)  # which no other choice than the method's would mend
+    if dataset.train.targets is not None:  # which no other choice than the method's would mend
+        check_classless(method, settings.options, dataset)
     if needs.pop("head", False):
         if settings.head:
             raise UserError(f"{name} is a network of your own, to which no head is added; leave --head out")
@@ -122,6 +119,8 @@ def _own(
     check_pretrained(model, method, dataset)
     tried = _tried(settings, dataset)
     classes = own.check_classifier(model, name, *tried, dataset.least_outputs)
+    if dataset.train.loss and classes == 1:
+        check_classless(method, settings.options, dataset)
     if settings.stack > 1:
         own.check_stack(model, name, *tried)
     adapters = getattr(model, "lora", None)
@@ -151,7 +150,6 @@ def _headless(method: Method, name: str) -> str:
 
 
 def _mend(settings: Settings) -> str:
-    """Return what to change so that the network takes the images."""
     if code.is_own(settings.dataset):
         return "choose another --model"
     known = data_catalogue.record(settings.dataset)

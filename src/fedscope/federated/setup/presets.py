@@ -108,7 +108,6 @@ class Preset:
 
 
 def _before(base: Table, name: str) -> object:
-    """Return a setting's value without the user's, ``unset`` where it has none."""
     value = base.get(name, Settings.model_fields[name].default)
     return "unset" if value is None else value
 

@@ -5,11 +5,12 @@ from torch import nn
 from fedscope.data.loading.datasets import Dataset
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
+from fedscope.federated.record.options import Values
 from fedscope.models.pretrained.networks import Seen, is_language
 
 
-def check_text(method: Method, dataset: Dataset) -> None:
-    """Refuse a method that needs more than parameters, where the data are text.
+def check_classless(method: Method, options: Values, dataset: Dataset) -> None:
+    """Refuse a method that needs more than parameters, where no classes are predicted: of text, say.
 
     Raises:
         UserError: it reads classes, images or activations.
@@ -17,9 +18,11 @@ def check_text(method: Method, dataset: Dataset) -> None:
     reads = (
         method.logits, method.label_counts, method.batch_transform, method.ascent_loss, method.task_terms,
     )  # fmt: skip
-    if dataset.train.targets is not None and any(map(bool, reads)):
+    own = dataset.train.loss is not None
+    if any(map(bool, reads)) or (own and options.get("fisher") == "model"):
+        what = "the network's outputs under --loss are no logits of classes" if own else "text has tokens"
         raise UserError(
-            f"{method.name} acts on classes or activations of samples, and text has tokens; choose a method "
+            f"{method.name} acts on classes or activations of samples, and {what}; choose a method "
             "that acts on parameters, such as fedprox, scaffold, feddyn or fedsam"
         )
 

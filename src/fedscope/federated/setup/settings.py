@@ -68,11 +68,7 @@ def completed(settings: Settings) -> Settings:
 
 
 def _named(settings: Settings) -> Settings:
-    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY.
-
-    Raises:
-        UserError: data of the user's own without a network, or test data without them.
-    """
+    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY."""
     dataset = resolved(settings.dataset, DATASETS)
     if settings.test_data and not is_own(dataset):
         raise UserError(f"{dataset} has test data; --test-data is for --data MODULE:FACTORY")
@@ -96,8 +92,8 @@ def with_own_division(fields: dict[str, object]) -> dict[str, object]:
     dataset = resolved(str(fields.get("dataset", "")), DATASETS)
     if not is_own(dataset) or fields.get("partition", "own") != "own":
         return fields
-    test = fields.get("test_data")
-    clients = own.clients(dataset, str(test) if test else None)
+    test, loss = fields.get("test_data"), fields.get("loss")
+    clients = own.clients(dataset, str(test) if test else None, str(loss) if loss else None)
     return fields if clients is None else {"partition": "own", "clients": clients, **fields}
 
 

@@ -43,7 +43,6 @@ def automatic_stack(settings: Settings, method: Method, model: nn.Module, rows: 
 
 
 def _widest(model: nn.Module) -> int:
-    """Return the largest number of features that enter or leave a linear layer, per sample."""
     layers = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
     return max((max(layer.in_features, layer.out_features) for layer in layers), default=0)
 

@@ -96,7 +96,6 @@ def _bubbles(counts: Counts, classes: Sequence[str], width: float, head: float) 
 
 
 def _limits(count: int, bubble: float) -> tuple[float, float]:
-    """Return the ends of an axis of ``count`` cells on which a bubble has the share ``bubble``."""
     margin = max(0.5, 0.5 * bubble * count / max(0.1, 1 - bubble))
     return -margin - 0.05, count - 1 + margin + 0.05
 

@@ -85,7 +85,6 @@ def _names(records: Sequence[SharpnessRecord]) -> list[str]:
 
 
 def _symbol(name: str) -> str:
-    """Return a quantity's symbol for matplotlib, whose serif font lacks some of its glyphs."""
     text = style.typeset(SYMBOLS.get(name, name))
     for plain, math_text in (
         ("ℓ∞", r"$\ell_\infty$"),

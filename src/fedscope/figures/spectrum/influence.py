@@ -171,7 +171,6 @@ def _write_below(page: Page, text: str, *, center: float, top: float, room: floa
 
 
 def _cut(text: str, room: float, size: float) -> str:
-    """Return as much of a line of ``size`` points as fits ``room`` inches."""
     wide = text_size(style.typeset(text), size)[0]
     fits = wide <= room * POINTS * 1.001
     return text if fits else text[: max(1, int(len(text) * room * POINTS / wide) - 1)] + "…"

@@ -170,7 +170,6 @@ def _marker(i: int, count: int, numbers: dict[int, int], *, path: bool) -> str:
 
 
 def _is_special(i: int, numbers: dict[int, int]) -> bool:
-    """Say whether a mark stands out by a name of its own among numbered ones."""
     return bool(numbers) and i not in numbers
 
 
@@ -267,7 +266,6 @@ def _clear(
     *,
     path: bool,
 ) -> None:
-    """Hide labels of contour lines that marks, their labels or a path would touch."""
     line = samples(points) if path and len(points) > 1 else points
     for text in axes.texts:
         if text.get_transform() is axes.transAxes:

@@ -256,7 +256,6 @@ class _Name:
 
 
 def _placed_names(marks: Sequence[Mark], limits: tuple[float, float], width: float) -> list[_Name]:
-    """Return the marks' names at their coordinates, kept on the page, in as few rows as they need."""
     found: list[_Name] = []
     taken: list[float] = []  # right end of each row
     for mark in sorted(marks, key=lambda mark: mark.at):

@@ -66,7 +66,6 @@ def _dress(axes: Axes3D, names: Sequence[str], limits: Limits) -> None:
 
 
 def _clear_corner(axes: Axes3D, limits: Limits) -> None:
-    """Leave out the second axis' first tick where it would stand beside the first axis' last one."""
     near = [CORNER * (high - low) for low, high in limits]
     (_, right), (front, back) = limits
     if any(right - near[0] < tick <= right for tick in axes.get_xticks()):

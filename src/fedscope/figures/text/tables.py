@@ -142,12 +142,12 @@ def _relation(mean: Estimate | None, symbol: Symbol) -> str:
     return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
 
 
-_NO_SETTING = ("form", "form_reason", "departs")  # said elsewhere
+_UNSHOWN = ("form", "form_reason", "notes", "departs")  # how long a measurement takes; what stands below
 
 
 def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
     """Split the problems' settings into those that all share, with their values, and the others' names."""
-    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _NO_SETTING))
+    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _UNSHOWN))
     differing = [
         name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
     ]
@@ -180,6 +180,7 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
             "products by finite differences of gradients: their measured error is in λ_max's residual and in "
             "the interval of the trace"
         )
+    notes += dict.fromkeys(note for record in records for note in record.problem.notes)
     if any(math.isfinite(record.lambda_max.effective_samples) for record in records):
         notes.append(f"{CARRIED_BY}: {MEANING}")
     return [*departures(record.problem for record in records), *notes, *dict.fromkeys(map(_pairs, crossed))]

@@ -80,13 +80,20 @@ def client_gradient_noise(
             f"{len(clients)} clients in {groups} groups have no gradients; give one or more of each"
         )
     own = seed_of(generator, seed)
-    given = [Batches.of(client) for client in clients]
+    given = [_client(number, client, loss_fn) for number, client in enumerate(clients)]
     p = _shares(weights, [one.samples for one in given])
     losses = [_dealt(FlatLoss(model, loss_fn, one, bn=bn), groups, own) for one in given]
     finite = [finite_population(one.samples, one.population) for one in given]
     products, gradients = of_losses(losses, finite, progress=progress)
     total = sum(len(one.batches) for one in losses)
     return gradient_noise_of(products, p, gradients=gradients, passes=gradients / total)
+
+
+def _client(number: int, data: Data, loss_fn: LossFunction) -> Batches:
+    try:
+        return Batches.of(data, loss=loss_fn)
+    except UserError as error:
+        raise UserError(f"client {number}: {error}") from error
 
 
 def _dealt(loss: FlatLoss, groups: int, seed: int) -> FlatLoss:

@@ -1,6 +1,7 @@
 """The samples behind a curvature operator: fixed, in a fixed order, with their counts."""
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
@@ -11,10 +12,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from fedscope import own_rows
 from fedscope.errors import UserError
 from fedscope.landscape.loss.streamed import Batch, Streamed, streamed
 from fedscope.landscape.loss.trees import Tree, count, joined, leaves, mapped, octets, some, split
+from fedscope.own_rows import NUMBERED, class_numbers, takes_classes
 
+_LOG = logging.getLogger("fedscope")
 SMALLEST = 8  # samples of a batch that others are cut into
 
 
@@ -22,6 +26,7 @@ class Batches:
     """Pairs (inputs, targets), the same in every pass; the last batch may be smaller.
 
     An operator needs the same samples in every product, so nothing here shuffles, augments or drops.
+    ``notes`` has a line for whatever the loader that they were read of would do otherwise.
 
     Args:
         inputs: a tensor whose first dimension counts samples; or a tuple, list or dict of such tensors, which
@@ -41,48 +46,79 @@ class Batches:
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size is {batch_size}; it must be at least 1")
-        _check_pair(inputs, targets)
+        _checked((inputs, targets))
         if population is not None and population < count(inputs):
             raise UserError(f"{count(inputs)} samples cannot be drawn from a population of {population}")
         self.population = population
         pairs = zip(split(inputs, batch_size), split(targets, batch_size), strict=True)
         self._pairs: Sequence[Batch] = tuple(pairs)
         self._order: Tensor | None = None
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_iterable(cls, loader: Iterable[object] | Dataset[Any], batch_size: int = 256) -> "Batches":
-        """Return the batches of a loader or a data set, the same in every pass.
-
-        An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
-        whole.
-
-        A ``torch.utils.data.Dataset`` with an index, a ``datasets.Dataset``, or a ``DataLoader`` of one is
-        read row by row, in an order of its own: ascending where the loader only shuffles. What exceeds
-        256 MiB is read again in every pass, so that it need not fit memory or device; loader workers are not
-        used. Anything else (an iterator will do) is run through once, and kept in the order it came.
-
-        Args:
-            loader: what to read.
-            batch_size: samples per batch of a data set; a loader has its own.
-
-        Raises:
-            UserError: no batch, an empty batch, or an item that is neither or whose tensors differ in length.
-        """
-        found = streamed(loader, _pair, batch_size)
-        return cls._of([_pair(item) for item in iter(loader)] if found is None else found)
+        """Return :meth:`of` a loader, a data set, or any iterable of batches."""
+        return cls.of(loader, batch_size)
 
     @classmethod
-    def of(cls, data: "Data", batch_size: int = 256) -> "Batches":
-        """Return ``data`` as batches: as they are, of one pair (inputs, targets), or :meth:`from_iterable`.
+    def of(
+        cls, data: "Data", batch_size: int = 256, *, loss: object = None, quiet: bool = False
+    ) -> "Batches":
+        """Return ``data`` as batches, the same in every pass: those of :class:`Batches` as they are.
 
-        A pair's tensors may be NumPy arrays. A tuple of two pairs, or a list, is an iterable of batches.
+        An item is a pair (inputs, targets); or a dict, which is both: the model gets it by name and the loss
+        whole. One pair of tensors or NumPy arrays is cut into batches. A data set, a loader or a list of
+        samples is read row by row (:mod:`fedscope.own_rows`), in every pass where it exceeds 256 MiB. Any
+        other iterable yields batches, or data sets, is run through once, and kept.
+
+        Args:
+            data: what to read.
+            batch_size: samples per batch of a pair or data set; a loader has its own.
+            loss: that it is for. Of cross-entropy whole-numbered targets (N,) or (N, 1) become class numbers.
+            quiet: leave what a loader would do otherwise to :attr:`notes`, and do not log it.
+
+        Raises:
+            UserError: no batch, an empty one, or an item that is neither or whose tensors differ in length.
         """
-        if isinstance(data, cls):
-            return data
+        found = data if isinstance(data, cls) else cls._read(data, batch_size)
+        if found is not data and not quiet:
+            for note in found.notes:
+                _LOG.warning(note)
+        return found._classified() if takes_classes(loss) else found
+
+    @classmethod
+    def _read(cls, data: Any, batch_size: int) -> "Batches":
+        if whole := own_rows.arrays(data):
+            found = cls(*whole[0], batch_size=batch_size)
+            found.notes = (NUMBERED,) * whole[1]
+            return found
         if isinstance(data, tuple) and len(data) == 2 and not all(map(_is_batch, data)):
-            inputs, targets = (_as_tensors(side) for side in data)
-            return cls(inputs, targets, batch_size)
-        return cls.from_iterable(data, batch_size)
+            return cls(_as_tensors(data[0]), _as_tensors(data[1]), batch_size)
+        rows = own_rows.rows_of(data, batch_size)
+        if rows is not None:
+            return cls._of(streamed(rows, _checked), rows.notes)
+        batches, notes = list[Batch](), list[str]()
+        for place, item in enumerate(own_rows.flows(data)):
+            part = own_rows.rows_of(item, batch_size)  # of one client, where the data come divided
+            if part is None:
+                batch, numbered = own_rows.pair(item)
+                batches.append(_checked(batch, place))
+                notes += [NUMBERED] * numbered
+            elif not part.parts:
+                raise UserError(f"data set {place} is empty; give at least one sample, or leave it out")
+            else:
+                batches += streamed(part, _checked)
+                notes += [f"data set {place}: {note}" for note in part.notes]
+        return cls._of(batches, tuple(dict.fromkeys(notes)))
+
+    def _classified(self) -> "Batches":
+        """Return the batches with targets as class numbers; themselves where they are."""
+
+        def classified(batch: Batch) -> Batch:
+            return batch[0], class_numbers(batch[1]) if isinstance(batch[1], Tensor) else batch[1]
+
+        first = self[0]
+        return self if classified(first)[1] is first[1] else self.mapped(classified)
 
     def dealt(self, least: int, seed: int = 0) -> "Batches":
         """Return the samples dealt at random to ``least`` batches of near-equal size, or as many as here are.
@@ -100,7 +136,7 @@ class Batches:
             dealt = self._at(parts)
         except UserError:
             return self
-        return Batches._of(dealt, self.order[torch.cat(parts)], self.population)
+        return self._as(dealt, self.order[torch.cat(parts)])
 
     def taken(self, parts: Sequence[Tensor]) -> "Batches":
         """Return batches of the samples at these places (n_b,), counted through all batches in their order.
@@ -110,7 +146,7 @@ class Batches:
         Raises:
             UserError: the batches cannot be joined, such as those of sequences of several lengths.
         """
-        return Batches._of(self._at(parts), None, self.population)
+        return self._as(self._at(parts), None)
 
     def spread(self, most: int) -> Batch:
         """Return at most so many samples of all batches alike, as one batch; they are the same every time.
@@ -134,9 +170,9 @@ class Batches:
     def with_targets(self, targets: Iterable[Tree]) -> "Batches":
         """Return the same batches with other targets, a tree for each, which are kept."""
         if isinstance(self._pairs, Streamed):
-            return Batches._of(self._pairs.with_targets(list(targets)), self._order, self.population)
+            return self._as(self._pairs.with_targets(list(targets)), self._order)
         pairs = ((inputs, other) for (inputs, _), other in zip(self, targets, strict=True))
-        return Batches._of(pairs, self._order, self.population)
+        return self._as(pairs, self._order)
 
     def joined(self, most: int) -> Iterator[Batch]:
         """Yield the samples in the same order, small batches joined to such of at most ``most`` samples.
@@ -152,12 +188,10 @@ class Batches:
         yield from _together(group)
 
     @classmethod
-    def _of(
-        cls, pairs: Iterable[Batch], order: Tensor | None = None, population: int | None = None
-    ) -> "Batches":
+    def _of(cls, pairs: Iterable[Batch], notes: tuple[str, ...]) -> "Batches":
         batches = cls.__new__(cls)
         batches._pairs = pairs if isinstance(pairs, Streamed) else tuple(pairs)
-        batches._order, batches.population = order, population
+        batches._order, batches.population, batches.notes = None, None, notes
         if not batches._pairs:
             raise UserError("the data has no batches; give at least one sample")
         return batches
@@ -222,7 +256,12 @@ class Batches:
         """Return the batches with ``function`` applied to each; to one that is read in every pass, then."""
         pairs = self._pairs
         found = pairs.mapped(function) if isinstance(pairs, Streamed) else map(function, pairs)
-        return Batches._of(found, self._order, self.population)
+        return self._as(found, self._order)
+
+    def _as(self, pairs: Iterable[Batch], order: Tensor | None) -> "Batches":
+        found = Batches._of(pairs, self.notes)
+        found._order, found.population = order, self.population
+        return found
 
 
 Data = Batches | Dataset[Any] | Iterable[object]
@@ -252,15 +291,9 @@ def _as_tensors(tree: Tree) -> Tree:
     return tuple(map(_as_tensors, tree)) if isinstance(tree, tuple | list) else tree
 
 
-def _pair(item: object) -> Batch:
-    if isinstance(item, Mapping):
-        item = item, item
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        raise UserError(f"a batch must be a pair (inputs, targets) or a dict, not {type(item).__name__}")
-    _check_pair(item[0], item[1])
-    return item[0], item[1]
-
-
-def _check_pair(inputs: Tree, targets: Tree) -> None:
-    if count((inputs, targets)) == 0:
-        raise UserError("a batch is empty; give at least one sample")
+def _checked(batch: Batch, place: int | None = None) -> Batch:
+    """Return a batch of samples that there are; ``place`` is its number among all."""
+    if count(batch) == 0:
+        which = "a batch" if place is None else f"batch {place}"
+        raise UserError(f"{which} is empty; give at least one sample, or leave it out")
+    return batch

@@ -5,9 +5,11 @@ the given batches, as averaged weights need. ``batch`` uses the statistics of th
 then no longer a mean over samples, so it is defined for a single batch only.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import get_args
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +20,9 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.trees import arguments, cloned, count
+
+_LOG = logging.getLogger("fedscope")
+_TOLD = WeakValueDictionary[int, nn.Module]()  # by their identity: a module need have no hash
 
 
 def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batches) -> nn.Module:
@@ -36,6 +41,9 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
     """
     if bn not in get_args(BatchNormMode):
         raise UserError(f"bn is {bn!r}; choose one of {', '.join(get_args(BatchNormMode))}")
+    if bn == "eval" and _TOLD.get(id(model)) is not model and (new := never_run(model)):
+        _LOG.warning(new)
+    tell_elsewhere(model)
     frozen = whole_copy(model).eval().requires_grad_(False)
     frozen.zero_grad(set_to_none=True)
     for module in frozen.modules():
@@ -57,6 +65,41 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
 def has_batch_statistics(model: nn.Module) -> bool:
     """Say whether a BatchNorm of a frozen model normalises by the batch's own statistics."""
     return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
+
+
+def statistics(model: nn.Module) -> set[str]:
+    """Return the names of the buffers that ``recalibrate`` and ``batch`` do not read."""
+    return {
+        f"{name}.{buffer}" if name else buffer
+        for name, layer in model.named_modules()
+        if isinstance(layer, _BatchNorm)
+        for buffer, _ in layer.named_buffers(recurse=False)
+    }
+
+
+def never_run(model: nn.Module) -> str:
+    """Return a sentence on BatchNorm layers whose statistics are those of a new layer; "" without such."""
+    layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    new = sum(map(_is_new, layers))
+    if not new:
+        return ""
+    which = "BatchNorm" if new == len(layers) else f"{new} of {len(layers)} BatchNorm layers"
+    return (
+        f"{which} never saw a sample (mean 0, variance 1, no batch counted), and these statistics are used: "
+        "--bn recalibrate, or bn='recalibrate', estimates them on the samples"
+    )
+
+
+def tell_elsewhere(model: nn.Module) -> None:
+    """Leave it to the caller to say what :func:`never_run` finds in a network: it is not logged again."""
+    _TOLD[id(model)] = model
+
+
+def _is_new(layer: _BatchNorm) -> bool:
+    mean, variance, batches = layer.running_mean, layer.running_var, layer.num_batches_tracked
+    if mean is None or variance is None or batches is None:
+        return False
+    return int(batches) == 0 and bool((mean == 0).all()) and bool((variance == 1).all())
 
 
 def written_buffers(model: nn.Module, evaluate: Callable[[], object]) -> dict[tuple[nn.Module, str], Tensor]:

@@ -11,6 +11,8 @@ from itertools import chain
 
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.jit import ScriptModule
+from torch.nn.parameter import is_lazy
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import within
@@ -50,6 +52,23 @@ def whole_copy(model: nn.Module) -> nn.Module:
         memo |= {id(state): {} for name, state in vars(module).items() if name.startswith(_STATE)}
     with _own_classes(model):
         return copy.deepcopy(model, memo)
+
+
+def check_made(model: nn.Module) -> None:
+    """Refuse a network that is not made yet, or whose forward pass is no Python any more.
+
+    Raises:
+        UserError: it has a lazy layer that never saw a batch, or is scripted.
+    """
+    lazy = next((name for name, p in model.named_parameters() if is_lazy(p)), None)
+    if lazy:
+        raise UserError(f"{lazy} has no shape before the first batch: call the model once on some inputs")
+    scripted = (name or "the model" for name, m in model.named_modules() if isinstance(m, ScriptModule))
+    if found := next(scripted, None):
+        raise UserError(
+            f"{found} is scripted or traced (torch.jit), of which no copy can be evaluated with other "
+            "weights: give the module that it was made of"
+        )
 
 
 def _is_sharded(model: nn.Module) -> bool:

@@ -15,6 +15,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
 from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import check_closed, close, largest, once_differentiable
+from fedscope.landscape.loss.copies import check_made
 from fedscope.landscape.loss.derivatives import WrittenOut, joined, padding, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, Trial, fastest
@@ -73,6 +74,7 @@ class FlatLoss:
         twice: bool = True,
     ) -> None:
         model = getattr(model, "_orig_mod", model)
+        check_made(model)
         trained = [(name, p.detach()) for name, p in model.named_parameters() if p.requires_grad]
         if not trained:
             raise UserError(
@@ -94,7 +96,7 @@ class FlatLoss:
         self.names = tuple(name for name, _ in trained)
         self.shapes = tuple(p.shape for _, p in trained)
         self.numels = tuple(p.numel() for _, p in trained)
-        self.batches = Batches.of(batches).to(self.device, self.dtype)
+        self.batches = Batches.of(batches, loss=loss_fn).to(self.device, self.dtype)
         self._loss_fn = loss_fn
         self.exact = ExactArithmetic(model, self.device, twice=twice)
         self.model = frozen_copy(model, bn=bn, batches=self.batches)

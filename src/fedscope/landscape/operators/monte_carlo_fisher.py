@@ -84,7 +84,7 @@ class MonteCarloFisher(LossOperator):
         if samples < 1:
             raise UserError(f"samples is {samples}; draw at least 1 label for each sample")
         generator = generator_of(generator, seed)
-        given = Batches.of(batches)
+        given = Batches.of(batches, loss=loss_fn)
         super().__init__(
             model,
             lambda outputs, tree: loss_fn(outputs, tree["targets"]),

@@ -77,7 +77,7 @@ def pair_barriers(
             f"{len(states)} networks, {points} points a line, {steps} steps: give two networks, one point "
             "or more, and no negative steps"
         )
-    samples, own = Batches.of(batches), seed_of(generator, seed)
+    samples, own = Batches.of(batches, loss=loss_fn), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
     found = _movable(at, symmetry or permutation_symmetry(model, samples), states) if match else None
@@ -170,7 +170,7 @@ def averaging_barrier(
     if len(states) < 2:
         raise UserError(f"an average of {len(states)} networks has no barrier; give two or more")
     p = shares_of(weights, len(states))
-    samples, own = Batches.of(batches), seed_of(generator, seed)
+    samples, own = Batches.of(batches, loss=loss_fn), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])

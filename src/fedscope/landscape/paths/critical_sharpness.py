@@ -48,7 +48,7 @@ def critical_sharpness(
     Raises:
         UserError: updates of another length, zero or not finite; a guess or tolerance that is none.
     """
-    at = SampleLosses(model, loss_fn, Batches.of(batches), bn=bn)
+    at = SampleLosses(model, loss_fn, Batches.of(batches, loss=loss_fn), bn=bn)
     return _along(at, at.center, at(at.center), _checked(updates, at.space.n), guess, tol)
 
 
@@ -76,7 +76,7 @@ def update_sharpness(
     """
     if not states:
         raise UserError("a round without clients has no update; give one or more networks")
-    samples = Batches.of(batches)
+    samples = Batches.of(batches, loss=loss_fn)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     p = shares_of(weights, len(states))
     moved = torch.stack([flat_network(at.space, model, state)[: at.space.n] for state in states]) - at.center

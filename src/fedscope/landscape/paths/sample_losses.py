@@ -47,7 +47,7 @@ class SampleLosses:
         model = getattr(model, "_orig_mod", model)
         self.space = StateSpace.of(model)
         everywhere = bn == "recalibrate" and bool(self.space.means)
-        samples = Batches.of(batches)
+        samples = Batches.of(batches, loss=loss_fn)
         self._loss = FlatLoss(model, loss_fn, samples, bn="eval" if bn == "recalibrate" else bn)
         self._moving = bn == "eval"
         self._recalibrated = Recalibrated(model, self._loss) if everywhere else None

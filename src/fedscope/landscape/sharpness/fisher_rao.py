@@ -72,7 +72,7 @@ def fisher_rao_norm(
         raise UserError(f"labels is {labels!r}; choose empirical, exact or drawn")
     if labels == "drawn" and draws < 2:
         raise UserError(f"draws is {draws}; a standard error needs at least 2 labels of each sample")
-    seed, given = seed_of(generator, seed), Batches.of(batches)
+    seed, given = seed_of(generator, seed), Batches.of(batches, loss=loss_fn)
     options = {"bn": bn, "parameters": parameters}
     if labels == "empirical":
         operators: list[LossOperator] = [EmpiricalFisher(model, loss_fn, given, **options)]  # type: ignore[arg-type]

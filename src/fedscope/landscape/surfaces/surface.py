@@ -84,7 +84,7 @@ def surface(
         raise UserError(f"adaptive is {adaptive}; give a relative error between 0 and 1, such as 0.01")
     if precision not in ("fp32", "bf16"):
         raise UserError(f"precision is {precision!r}; use 'fp32' or 'bf16'")
-    chosen, batches = named(metrics), Batches.of(batches)
+    chosen, batches = named(metrics), Batches.of(batches, loss=loss_fn)
 
     def points(kind: Precision) -> Points:
         return Points(model, loss_fn, batches, slice_, bn=bn, metrics=chosen, precision=kind)

@@ -107,7 +107,6 @@ def quietly() -> Iterator[None]:
 
 
 def _loaded(reference: str) -> tuple[Any, list[str]]:
-    """Return the network of transformers, and the tensors of it that are not there and were drawn."""
     name = pretrained.name(reference)
     with extras.needed(EXTRA, f"--model {reference}"):
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification

@@ -57,7 +57,6 @@ def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
 
 
 def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[Printed, int]]:
-    """Yield every printed cell of a quantity, and the number of trainings that it is of."""
     columns = {column.published or label: column.preset for label, column in recipe.columns.items()}
     for label, experiment in columns.items():
         for row in recipe.rows:

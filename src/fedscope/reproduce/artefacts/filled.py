@@ -69,7 +69,6 @@ class FilledCell:
         return None if record is None else (from_record(quantity, record), record)
 
     def _settings(self) -> Settings:
-        """The run's settings with the cell's rounds and target, which decide what half of the rounds is."""
         update = {"rounds": self.cell.settings.rounds, "target": self.cell.settings.target}
         return self.match.entry.manifest.settings.model_copy(update=update)
 

@@ -88,7 +88,6 @@ class _Inference:
         }
 
     def _column(self, column: str) -> list[Record]:
-        """Return every candidate against a printed column, the likeliest first and those too short last."""
         theirs = self._printed(column)
         found = [self._result(column, theirs, one) for one in self.candidates]
         whole = [one for one in found if not one["short"]]
@@ -125,7 +124,6 @@ class _Inference:
         }  # fmt: skip
 
     def _below(self, ratios: Array, one: _Candidate) -> bool:
-        """Say whether a training ends below the printed accuracies by more than two of its errors."""
         errors = self.spread[1] * np.sqrt(1 / self.search.trainings + 1 / one.seeds)
         return bool(ratios[:, 1].mean() > 2 * errors.mean())
 

@@ -201,7 +201,6 @@ def _readings(record: ArtefactRecord) -> list[Figure]:
 
 
 def _search(record: ArtefactRecord) -> list[Figure]:
-    """Draw the best accuracy by round of every candidate, and the printed ones where they fit best."""
     assert record.search
     lines, several = [], len({one.row for one in record.drawn}) > 1
     for one in record.drawn:

@@ -87,7 +87,6 @@ def likeliest(search: SearchRecord) -> list[SearchResult]:
 
 
 def _left(reading: ReadingResult, entry: ReadingCell) -> float:
-    """Return what is expected relative to what is printed, after the common factor."""
     return entry.ratio * reading.factors[entry.quantity]
 
 

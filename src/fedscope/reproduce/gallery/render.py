@@ -87,7 +87,6 @@ def filled(template: str, **context: object) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Return the templates, with delimiters that neither Markdown nor LaTeX uses."""
     environment = Environment(
         block_start_string="<%", block_end_string="%>", variable_start_string="<<", variable_end_string=">>",
         comment_start_string="<#", comment_end_string="#>", trim_blocks=True, lstrip_blocks=True,
@@ -141,7 +140,6 @@ def _tex_part(part: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Return ``text`` so that Markdown reads nothing into it."""
     return re.sub(r"([\\|*_<>`])", r"\\\1", " ".join(text.split()))
 
 

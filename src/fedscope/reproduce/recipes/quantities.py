@@ -183,14 +183,12 @@ def from_record(name: str, record: Kept) -> Number:
 
 
 def _without_bias(entry: Amount, interval: tuple[float, ...]) -> Number:
-    """Return a number less the bias of few samples, with the error that its 95 % interval is of."""
     low, high = interval
     error = (high - low) / 2 / float(stdtrit(entry.dof, 0.975)) if entry.dof > 0 else math.nan
     return Number(entry.value - entry.bias, error if math.isfinite(error) else None, entry.dof)
 
 
 def _resolved(name: str, entry: Entry) -> bool:
-    """Say whether a quantity with a range says anything."""
     symbol = next((one for one in SYMBOLS if name.startswith(one)), None)
     if symbol and isinstance(entry, Estimate):
         return entry.resolves(symbol)

@@ -212,7 +212,6 @@ def _readings(own: Table, ours: Table) -> Readings:
 
 
 def _measures(*sources: Table) -> Mapping[str, Measure]:
-    """Return the measures by name, with the fields of later sources over those of earlier ones."""
     merged: dict[str, dict[str, Any]] = {}
     for source in sources:
         for name, fields in source.get("measures", {}).items():

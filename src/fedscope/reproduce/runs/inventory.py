@@ -70,7 +70,6 @@ class Match:
 
 
 def _outlived(path: Path, measure: Measure) -> bool:
-    """Say whether a checkpoint was deleted, and its result is still there."""
     registry = run_of(path).folder.parent
     return deleted(path) is not None and cached_result(registry, path, measure) is not None
 

@@ -92,7 +92,6 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
 
 
 def _compared(record: Kept, run: Run) -> dict[str, str]:
-    """Return the hashes of the uploads that a result is of, by the names of their files."""
     if isinstance(record, ClientsRecord):
         return {run.client(one.number).name: one.sha256 for one in record.clients}
     cross = record.cross_client if isinstance(record, HessianRecord) else None
@@ -100,7 +99,6 @@ def _compared(record: Kept, run: Run) -> dict[str, str]:
 
 
 def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
-    """Return a measure of curvature from a result of another name that contains all of it."""
     if wanted.kind != "hessian" or wanted.reading == "code" or wanted.split != "train" or wanted.term:
         return None
     manifest, request = run_of(path).manifest(), _request(wanted)

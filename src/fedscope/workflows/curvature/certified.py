@@ -114,7 +114,6 @@ class Certified:
             )
 
     def _parts(self, kind: str, patterns: Sequence[str], names: Sequence[str]) -> dict[str, Eigenpairs]:
-        """Return the eigenpairs of parts of a network, as far as they are among ``names``."""
         seed, own = key(self.problem.source.seed, "layers"), (self.problem.model, self.problem.batches)
 
         def restricted(patterns: Sequence[str]) -> Operator:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedscope.checkpoints.file.fields import UNKNOWN
+from fedscope.data.reading.anew import Anew
 from fedscope.errors import UserError
 from fedscope.landscape.loss.mean_loss import is_no_mean
 from fedscope.landscape.loss.trees import joined
@@ -92,7 +93,8 @@ def images_of(problem: Problem, record: HessianRecord) -> Images | None:
     rows = torch.tensor([one.row for one in record.influence.largest], dtype=torch.int64)
     if problem.info:
         store = data_of(problem.path, problem.info, problem.source).split.images
-        found = store[rows] if isinstance(store, Tensor) else store.fetch(rows)
+        stored = store.kept if isinstance(store, Anew) else store
+        found = stored[rows] if isinstance(stored, Tensor) else stored.fetch(rows)
     else:
         places = {row: place for place, row in enumerate(_rows(problem).tolist())}
         inputs = _joined(problem, 0)

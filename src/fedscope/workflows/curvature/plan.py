@@ -131,7 +131,6 @@ def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, in
 
 
 def _alone(operator: LossOperator) -> float:
-    """Return the seconds of a product in which no batch is told apart, as the density takes them."""
     v = torch.ones(operator.shape[0], dtype=operator.dtype)
     begun = time.perf_counter()
     float(operator.product(v, by_batch=False).vector.norm())  # which waits for a GPU

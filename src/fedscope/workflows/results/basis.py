@@ -74,7 +74,6 @@ def is_lasting(targets: Targets) -> bool:
 
 
 def _file(targets: Targets, **asked: object) -> Path:
-    """Return where the answer to a question is kept, of the machine as it is set up."""
     machine = {
         "cores": (os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0),
         "variables": {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
@@ -148,7 +147,6 @@ def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRec
 
 
 def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
-    """Return the file of the basis, which is named by the operator and samples, not by the quantities."""
     how = () if request.products == "exact" else (request.products,)
     measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters, *how
     compared = (request.cross_client.weights, request.cross_client.data) if clients else None
@@ -174,11 +172,7 @@ def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: boo
 
 
 def _data(name: str, data_dir: Path | None) -> list[Path]:
-    """Return the folder of a data set, or nothing for one that comes with its package.
-
-    Raises:
-        UserError: its files are not all in a folder of its own.
-    """
+    """Return the folder of a data set, or nothing for one that comes with its package."""
     from fedscope.data.loading import loading, sources
     from fedscope.data.loading.root import root
     from fedscope.data.sets import catalogue

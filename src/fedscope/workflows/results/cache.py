@@ -93,7 +93,6 @@ class ResultCache:
 
 
 def _portable(value: Any, registry: Path) -> Any:
-    """Return a record whose checkpoints' paths are relative to the registry, where they lie in it."""
     if isinstance(value, list):
         return [_portable(item, registry) for item in value]
     if not isinstance(value, dict):

@@ -26,8 +26,8 @@ Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "precondit
 ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
 _UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
-# Of a problem, what changes rounding or speed alone, or follows from the network.
-_LABELS = ("device", "threads", "form", "form_reason", "departs")
+# Of a problem, what changes rounding or speed alone, or follows from network and data.
+_LABELS = ("device", "threads", "form", "form_reason", "notes", "departs")
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,6 @@ def _check_comparable(problem: Problem, info: CheckpointInfo | None, path: Path)
 
 
 def _labels(paths: Sequence[Path], infos: Sequence[CheckpointInfo | None]) -> tuple[str, ...]:
-    """Return the shortest of some ways to call the checkpoints that tells them all apart."""
     known = [info for info in infos if info is not None]
     ways: list[Callable[[CheckpointInfo], str]] = [_method, _which]
     if len({info.run for info in known}) == 1:

@@ -10,17 +10,20 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import content_hash
-from fedscope.checkpoints.foreign.fitting import fit
+from fedscope.checkpoints.foreign.fitting import Fitted, fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.owned import adapters_of
+from fedscope.choices import BatchNormMode
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError, shortened
 from fedscope.factories import called, imported, reason
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import statistics, tell_elsewhere
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.models import own
 from fedscope.models.pretrained import adapters, networks
 from fedscope.pretrained import is_data, is_network
+from fedscope.streams import seeded
 from fedscope.workflows.sources.samples import Source, draw
 
 
@@ -47,8 +50,32 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
     model = own.network(str(source.model), torch.Generator() if lora else None, lora)
     whole = is_network(str(source.model)) and networks.is_folder(path)
     tensors = networks.weights(path) if whole else read(path)
-    fitted = fit(tensors, model.state_dict(keep_vars=True), str(path), entry=source.entry)
+    fitted = fitted_to(model, tensors, str(path), source.bn, source.entry)
     return filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
+
+
+def fitted_to(
+    model: nn.Module, tensors: Mapping[str, Tensor], what: str, bn: BatchNormMode, entry: str = ""
+) -> Fitted:
+    """Return the network's state from ``tensors`` of ``what``; statistics that ``bn`` does not read may lack.
+
+    Raises:
+        UserError: they do not fit it.
+    """
+    wanted, unread = model.state_dict(keep_vars=True), statistics(model)
+    try:
+        return fit(tensors, wanted, what, entry=entry)
+    except UserError as error:
+        try:
+            needed = {name: tensor for name, tensor in wanted.items() if name not in unread}
+            found = fit(tensors, needed, what, entry=entry)
+        except UserError:
+            raise error from None
+        if bn == "eval":
+            mend = "or take --bn recalibrate, bn='recalibrate', which estimates them anew"
+            raise UserError(f"{error}; {mend}") from None
+    state = {name: found.state.get(name, tensor.detach().clone()) for name, tensor in wanted.items()}
+    return Fitted(state, (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"))
 
 
 def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
@@ -62,6 +89,7 @@ def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pat
     except RuntimeError as error:
         reason = shortened(str(error).split("\n", 2)[1])
         raise UserError(f"{path} does not fit {type(model).__name__}: {reason}") from error
+    tell_elsewhere(model)  # by Problem.told
     return model.to(source.device, source.dtype).eval()
 
 
@@ -77,22 +105,19 @@ def own_data(source: Source) -> OwnData:
         split = dataset.test if source.split == "test" else dataset.train
         batches = Batches.of((split.images, split.wanted))
         return OwnData(*own_samples(batches, source), named or split.task_loss)
-    return OwnData(*_own_batches(source), named or cross_entropy)
+    loss = named or cross_entropy
+    return OwnData(*own_samples(own_batches(str(source.data), loss), source), loss)
 
 
-def _own_batches(source: Source) -> tuple[Batches, Tensor | None]:
-    return own_samples(own_batches(str(source.data)), source)
-
-
-def own_batches(reference: str) -> Batches:
-    """Return the samples that MODULE:FACTORY makes.
+def own_batches(reference: str, loss: LossFunction = cross_entropy) -> Batches:
+    """Return the samples that MODULE:FACTORY makes, for a loss.
 
     Raises:
         UserError: it cannot be called, fails, or makes no samples.
     """
-    made = train_part(called(reference, "--data"))
     try:
-        return Batches.of(made)
+        with seeded(0):
+            return Batches.of(train_part(called(reference, "--data")), loss=loss, quiet=True)
     except UserError:
         raise
     except Exception as error:  # whatever the user's loader raises

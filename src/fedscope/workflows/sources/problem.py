@@ -22,6 +22,7 @@ from fedscope.checkpoints.registry.owned import check_content, data_note, names,
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import never_run, tell_elsewhere
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
@@ -62,6 +63,12 @@ class Problem:
         return f"{info.run}@{info.round}{which}"
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """What a reader of the numbers must know of samples and statistics."""
+        new = never_run(self.model) if self.source.bn == "eval" else ""
+        return (*self.batches.notes, *([new] if new else []))
+
+    @property
     def method(self) -> str | None:
         """The method that trained a registered run, if it is known."""
         info = self.info or self.registered
@@ -81,7 +88,7 @@ class Problem:
             **({"lora": lora.text} if isinstance(lora, LoRA) else {}),
             "method": self.method,
             "dataset": self.info.data.name if self.info else own.data,
-            **({"loss": own.loss} if own.loss else {}),
+            **({"loss": loss} if (loss := self.info.settings.loss if self.info else own.loss) else {}),
             **({"augmented": True} if own.augment else {}),
             **({"normalisation": own.normalisation} if own.normalisation else {}),
             "split": own.split if self.info else None,
@@ -91,6 +98,7 @@ class Problem:
             "seed": own.seed,
             "device": str(own.device),
             "threads": torch.get_num_threads(),
+            **({"notes": list(self.told)} if self.told else {}),
         }
 
 
@@ -115,8 +123,9 @@ def load(paths: Sequence[Path], source: Source) -> list[Problem]:
         UserError: a file, its network or its data is missing or does not fit; the message says how to mend
         it.
     """
-    if not source.loss and all(names(path, source.model, source.data) for path in paths):
-        named = replace(source, model=None, data=None, named=(source.model, source.data))
+    if all(names(path, source.model, source.data, source.loss) for path in paths):
+        code = (source.model, source.data, source.loss)
+        named = replace(source, model=None, data=None, loss=None, named=code)
         return [_registered(path, named) for path in paths]
     for path in paths:
         check_content(path, source.model, source.data)
@@ -142,7 +151,7 @@ def _registered(path: Path, source: Source) -> Problem:
     info = checkpoint.info
     code = (network_note(info, source.named), data_note(info, source.named))
     notes = (*filter(None, code), *_frozen(model))
-    loss_fn = data.split.task_loss
+    loss_fn = data.split.task_loss.function
     return Problem(model, loss_fn, batches, source, path, checkpoint.sha256, info, notes, rows)
 
 
@@ -193,6 +202,8 @@ def own_problem(problem: Problem) -> Problem:
     """
     problem = replace(problem, notes=(*problem.notes, *_frozen(problem.model)))
     source, batches, loss_fn = problem.source, problem.batches, problem.loss_fn
+    if source.bn != "eval":
+        tell_elsewhere(problem.model)  # the loss alone is tried with statistics that are not measured with
 
     def named(output: Any, targets: Tree) -> Tensor:
         try:

@@ -44,13 +44,14 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
         dtype=getattr(torch, targets.dtype),
         device=use_device(targets.device, targets.threads),
         batch_size=targets.batch_size,
+        bn=targets.bn,
         seed=targets.seed,
     )
     references = targets.checkpoints or _pretrained(targets) or (None,)
     paths = [checkpoint_path(targets, reference) for reference in references]
     _check_own(paths, targets)
-    own = targets.data and not targets.loss
-    if targets.samples is None and own and all(names(path, targets.model, targets.data) for path in paths):
+    code = (targets.model, targets.data, targets.loss)
+    if targets.samples is None and targets.data and all(names(path, *code) for path in paths):
         source = replace(source, samples=SAMPLES)  # as of the runs, whose network and data these are
     found = load(paths, source)
     rules = (_FOLDER,) if is_data(str(targets.data)) else (_FOLDER, _SPLIT)
@@ -74,7 +75,7 @@ def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
             lines.append(f"{problem.title}: on all {there}, fewer than --samples {targets.samples:,}")
         if problem.info and problem.path.name == "best.pt":
             lines.append(f"{problem.title}: best (chosen on {chosen_on(problem.info.settings.model_dump())})")
-        lines += [f"{problem.path}: {note}" for note in problem.notes]
+        lines += [f"{problem.path}: {note}" for note in (*problem.notes, *problem.told)]
     return lines
 
 
@@ -115,11 +116,7 @@ def file_or_registered(reference: str, registry: Registry) -> Path:
 
 
 def _pretrained(targets: Targets) -> tuple[str, ...]:
-    """Return the folder of the pretrained network that is named alone, without a checkpoint.
-
-    Raises:
-        UserError: it is not to be had; or there is no data, and the newest run is not what was meant.
-    """
+    """Return the folder of the pretrained network that is named alone, without a checkpoint."""
     model = str(targets.model)
     if not is_network(model):
         return ()
@@ -134,7 +131,6 @@ def _pretrained(targets: Targets) -> tuple[str, ...]:
 
 
 def _check_own(paths: Sequence[Path], targets: Targets) -> None:
-    """Refuse names of the catalogue for another program's file, whose network and data are functions."""
     foreign = [path for path in paths if not layout.is_ours(path)]
     for flag, name, known in (("--model", targets.model, NETWORKS), ("--data", targets.data, DATASETS)):
         if foreign and name in known:

@@ -16,14 +16,16 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.owned import data_note, is_data_place, is_place, others
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
-from fedscope.choices import SplitName
+from fedscope.choices import BatchNormMode, SplitName
 from fedscope.data.loading.datasets import Split, part
 from fedscope.data.partition.division import divided
 from fedscope.data.partition.shift import run_maps
+from fedscope.data.reading.anew import Anew
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.own import digest, is_own
+from fedscope.own_rows import DRAWN
 from fedscope.streams import torch_stream
 
 MOST = 128  # samples of a batch, unless another number is asked for
@@ -48,6 +50,7 @@ class Source:
     seed: int = 0
     augment: bool = False  # once, by the run's own pipeline; the samples stay fixed
     normalisation: str | None = None  # the pipeline whose constants images get; None: the run's own
+    bn: BatchNormMode = "eval"  # whether the statistics of the weights are read
 
     def batch_of(self, samples: int) -> int:
         """Return how many of so many samples make a batch.
@@ -94,6 +97,8 @@ class Data:
         wanted = self.labels(info) if self.split.targets is None else self.split.targets
         batch_size = source.batch_of(len(rows))
         batches = Batches(inputs, wanted[rows], batch_size, population=population)
+        if isinstance(self.split.images, Anew):
+            batches.notes = (DRAWN,)
         return batches.to(source.device, source.dtype)
 
     def labels(self, info: CheckpointInfo) -> Tensor:
@@ -122,7 +127,8 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
         UserError: the data is missing, or is not what the checkpoint was trained on.
     """
     data_note(info, source.named)  # before any of its code is run
-    dataset = data_catalogue.load(info.data.name, source.data_dir, info.settings.test_data, info.model.name)
+    test, loss = info.settings.test_data, info.settings.loss
+    dataset = data_catalogue.load(info.data.name, source.data_dir, test, info.model.name, loss)
     if dataset.fingerprint != info.data.fingerprint:
         mend = "let it make the same" if is_own(info.data.name) else "point --data-dir at the same files"
         raise UserError(

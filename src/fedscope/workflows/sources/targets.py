@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from fedscope.choices import DtypeName, SplitName
+from fedscope.choices import BatchNormMode, DtypeName, SplitName
 
 SAMPLES = 1024  # of every command, so that they share results
 
@@ -24,6 +24,7 @@ class Targets:
     loss: str | None = None  # MODULE:FUNCTION; None: cross-entropy
     entry: str = ""  # which of several networks in a file
     dtype: DtypeName = "float32"
+    bn: BatchNormMode = "eval"  # statistics of BatchNorm that are read
     batch_size: int | None = None
     seed: int = 0
     device: str = "auto"

@@ -17,6 +17,7 @@ from fedscope.data.loading.datasets import part
 from fedscope.federated.setup.federation import Federation
 from fedscope.federated.setup.networks import rebuilt
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import tell_elsewhere
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
@@ -70,7 +71,8 @@ class CurvatureProber:
         federation = self.federation
         model = rebuilt(federation.spec, torch.Generator())
         model.load_state_dict(state)
-        loss, device = federation.dataset.train.task_loss, federation.settings.device
+        tell_elsewhere(model)  # before the first round no BatchNorm has seen a sample
+        loss, device = federation.dataset.train.task_loss.function, federation.settings.device
         return Hessian(model.to(device).eval(), loss, self._batches(round))
 
     def _batches(self, round: int) -> Batches:
@@ -85,7 +87,6 @@ class CurvatureProber:
         return data.batches(info, source, every, population=len(used))
 
     def _used(self) -> Tensor:
-        """Return the training rows of the run, without those held out."""
         settings, held_out = self.federation.settings, self.federation.held_out.cpu()
         used = part(self.federation.dataset.train, settings.train_samples, settings.seed, "train")
         return used[~torch.isin(used, held_out)]

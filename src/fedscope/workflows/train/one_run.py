@@ -186,12 +186,14 @@ def _lead(
 
 
 def _progress(done: Round) -> str:
-    name, loss = ("training", done.train_loss) if done.accuracy is None else ("test", done.loss)
+    name, loss = ("test", done.loss) if done.evaluated else ("training", done.train_loss)
     text = f"{name} loss {'not finite' if loss is None else f'{loss:.4f}'}"
     return text if done.accuracy is None else f"accuracy {done.accuracy:.2%}, {text}"
 
 
 def _note_explosion(federation: Federation, run: Run, loss: float | None, reporter: Reporter) -> None:
+    if federation.dataset.train.loss is not None:  # whose scale is not known
+        return
     text = federation.dataset.train.targets is not None
     guessing = log(federation.spec.classes or 2 if text else len(federation.dataset.classes))
     if loss is not None and loss > EXPLODED * guessing:

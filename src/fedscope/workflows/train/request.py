@@ -67,7 +67,7 @@ class Trained:
     lr: float
     final: str  # the checkpoint of the last round
     best: str
-    accuracy: float
+    accuracy: float | None
     best_accuracy: float | None
     best_half_accuracy: float | None
     chosen_on: str
@@ -75,6 +75,7 @@ class Trained:
     target: float | None = None
     rounds_to_target: int | None = None
     shift_accuracy: float | None = None
+    loss: float | None = None
 
     @property
     def diverged(self) -> bool:
@@ -87,8 +88,12 @@ class Trained:
         return f"{self.rounds}+" if self.rounds_to_target is None else str(self.rounds_to_target)
 
     def entry(self) -> dict[str, Any]:
-        """Return the JSON record, without a target or a concept shift where the run has none."""
+        """Return the JSON record, without a target or a concept shift where the run has none.
+
+        The loss stands where there is no accuracy.
+        """
         absent = [name for name in ("target", "shift_accuracy") if getattr(self, name) is None]
+        absent += ["loss"] if self.accuracy is not None else []
         absent += ["rounds_to_target"] if self.target is None else []
         return {name: value for name, value in asdict(self).items() if name not in absent}
 
@@ -126,7 +131,6 @@ def plan(
 def _as_before(
     request: TrainRequest, reporter: Reporter
 ) -> tuple[dict[str, object], dict[str, str], PresetUse | None]:
-    """Return settings, options and preset of the run named, with what the user has set over them."""
     name, fields = request.name, request.settings
     if name is None:
         raise UserError("--resume needs the --name of the run to continue")
@@ -134,7 +138,7 @@ def _as_before(
     before = manifest.preset.name if manifest.preset else None
     if request.preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")
-    named = (str(fields.get("model")), str(fields.get("dataset")))
+    named = tuple(str(fields.get(name)) for name in ("model", "dataset", "loss"))
     notes = (
         network_note(manifest, named), data_note(manifest, named),
         method_note(manifest, (str(fields.get("method")),)),
