@@ -34,7 +34,7 @@ def eigenvalues(pairs: Eigenpairs) -> list[Record]:
             "residual": float(pairs.residuals[i]),
             "stderr_data": float(pairs.stderr_data[i]),
             "bias_data": float(pairs.bias_data[i]),
-            "bias_most": or_null(float(pairs.bias_most[i])),
+            "stderr_bias": float(pairs.stderr_bias[i]),
             "dof_data": or_null(float(pairs.dof_data[i])),
             "interval": ends_or_null(pairs.interval(i)),
             "certified": bool(pairs.certified[i]),

@@ -102,11 +102,6 @@ def combined(*errors: tuple[float, float]) -> tuple[float, float]:
     return math.sqrt(variance), variance**2 / loose if loose != 0 else math.inf
 
 
-def bias_range(bias: float, most: float) -> tuple[float, float]:
-    """Return between what a bias lies: where it may be larger than it looks, there may also be none."""
-    return (min(0.0, most), max(0.0, most)) if abs(most) > abs(bias) else (bias, bias)
-
-
 def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:
     """Return Student's confidence interval of a value whose standard error has ``dof`` degrees of freedom.
 

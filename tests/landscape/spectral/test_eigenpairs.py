@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.data_error import eigenvalue_errors, most_bias
+from fedscope.landscape.spectral.data_error import eigenvalue_errors
 from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.krylov.starting_vector import starting_vector
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
