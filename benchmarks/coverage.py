@@ -43,7 +43,7 @@ from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 
 NETWORKS = ("groupnorm_cnn", "vehicles", "remembered")
-DRAWS = {256: 100, 512: 100, 2048: 100}  # of so many samples
+DRAWS = {256: 100, 512: 60, 2048: 20}  # of so many samples
 TRACED = 512  # samples of the largest draw whose trace is estimated
 Result = dict[str, Any]
 

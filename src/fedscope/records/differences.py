@@ -208,7 +208,8 @@ def _steadier(top: Eigenvalue, samples: Tensor, record: HessianRecord) -> Tensor
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
     probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
-    data = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
+    stderr, dof = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
+    data = stderr, min([dof, *(one.dof_data for one in (ours, theirs) if not math.isnan(one.dof_data))])
     bound = ours.product_error + theirs.product_error
     return _known(Difference("trace", theirs.value - ours.value, probe, data, bound))
 

@@ -52,6 +52,7 @@ def trace_entry(total: Trace, *, converged: bool | None) -> Record:
         "value": total.value,
         "stderr_probe": total.stderr_probe,
         "stderr_data": total.stderr_data,
+        "dof_data": or_null(total.dof_data),
         "interval": ends_or_null(total.population_interval()),
         "probes": total.probes,
         "deflated": total.deflated,
