@@ -1,15 +1,18 @@
 """Small networks of the coverage campaign, whose Hessian products are cheap on one core.
 
 From this folder, with FEDSCOPE_DATA, ``python -m fedscope train --registry DIR --name NAME --clients 1
---partition iid --epochs 1 --batch-size 64 --momentum 0.9 --nesterov --optimizer-state client
---weight-decay 5e-4 --threads 1 --save-clients none --model coverage_networks:…`` with
+--partition iid --epochs 1 --momentum 0.9 --nesterov --optimizer-state client --weight-decay 5e-4 --threads 1
+--save-clients none`` with
 
-    groupnorm_cnn  --data coverage_networks:ten_kinds --test-data coverage_networks:held_out
-                   --rounds 8 --lr 0.05 --lr-decay 0.7
-    vehicles       --model coverage_networks:residual_cnn --data coverage_networks:vehicles
-                   --test-data coverage_networks:held_out_vehicles --rounds 8 --lr 0.1 --lr-decay 0.6
-    remembered     --model lenet5 --data coverage_networks:remembered --test-data coverage_networks:remembered
-                   --rounds 17 --lr 0.02 --lr-decay 0.9
+    groupnorm_cnn  --dataset cifar10 --augmentation none --model coverage_networks:groupnorm_cnn
+                   --batch-size 128 --rounds 8 --lr 0.05 --lr-decay 0.7
+    vehicles       --data coverage_networks:vehicles --test-data coverage_networks:held_out_vehicles
+                   --model coverage_networks:residual_cnn --batch-size 128 --rounds 8 --lr 0.1 --lr-decay 0.6
+    remembered     --data coverage_networks:remembered --test-data coverage_networks:remembered
+                   --model lenet5 --batch-size 64 --rounds 17 --lr 0.02 --lr-decay 0.9
+
+The population of ``remembered`` are the samples that it was trained on: few of them carry what curvature is
+left, and its largest eigenvalues lie close together.
 
 Input (B, 3, 32, 32), output logits (B, 10), of ``residual_cnn`` (B, 2).
 """
@@ -38,16 +41,18 @@ def held_out_vehicles() -> Split:
 
 def remembered() -> Split:
     """Return the first 10,000 training images of CIFAR-10."""
-    train = load("cifar10").train
-    return _scaled(train.images[:10_000]), train.labels[:10_000]
+    images, labels = _scaled(load("cifar10").train)
+    return images[:10_000], labels[:10_000]
 
 
 def _vehicles(split: Pictures) -> Split:
-    return _scaled(split.images), torch.isin(split.labels, torch.tensor(VEHICLES)).long()
+    images, labels = _scaled(split)
+    return images, torch.isin(labels, torch.tensor(VEHICLES)).long()
 
 
-def _scaled(images: Tensor) -> Tensor:
-    return (images.float() / 255 - 0.47) / 0.25
+def _scaled(split: Pictures) -> Split:
+    assert isinstance(split.images, Tensor)
+    return (split.images.float() / 255 - 0.47) / 0.25, split.labels
 
 
 class GroupNorm(nn.GroupNorm):

@@ -30,7 +30,7 @@ def test_intervals_from_probes_cover_the_exact_value(population: Population) -> 
 
 
 def test_an_interval_is_no_wider_than_draws_scatter_where_few_samples_carry_a_crowd() -> None:
-    """1 in 20 samples has 3 times the scale, and 20 eigenvalues lie within half of λ_max, which is doubled."""
+    """1 in 20 samples has 3 times the scale, and 20 eigenvalues lie between λ_max and its half."""
     spectrum = torch.linspace(1, 0.5, 20).double()
     truth, values, intervals = 1 + 0.05 * (3**2 - 1), [], []
     for seed in range(24):

@@ -53,7 +53,7 @@ def batches_freedom(batches: int, values: Tensor) -> float:
     """Return the degrees of freedom of a variance over the means of B batches of N values in all.
 
     Values (N,) of excess kurtosis κ leave the means one of κ·B/N, so that Var s² = σ⁴ (2/(B − 1) + κ/N). The
-    degrees of freedom are those of a χ² that is known as well: B − 1 for normal values, fewer for heavy tails.
+    degrees of freedom are those of a χ² known as well: B − 1 for normal values, fewer for heavy tails.
     """
     wide = values.double()
     centred = wide - wide.mean()

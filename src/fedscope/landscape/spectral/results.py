@@ -108,7 +108,7 @@ class Eigenpairs(Printed):
         )
 
     def population(self, i: int = 0) -> Estimate:
-        """Estimate the i-th eigenvalue of the population: the value less its bias, with the errors of both."""
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with both errors."""
         data = float(self.stderr_data[i]), float(self.dof_data[i])
         bias = float(self.stderr_bias[i]), 1.0 if self.forms is None else self.forms.shape[1] - 1.0
         return Estimate(float(self.values[i] - self.bias_data[i]), *combined(data, bias))

@@ -119,8 +119,8 @@ def _largest(op: Operator, samples: str, pairs: Eigenpairs) -> Paired:
     if pairs.forms is None or op.weights is None:
         return Paired(value, {}, bound=float(pairs.residuals[0]))
     part = Part(pairs.forms[:1].double().cpu(), op.weights, op.finite_population)
-    bias, bound = float(pairs.bias_data[0]), float(pairs.residuals[0])
-    return Paired(value, {samples: part}, bias=bias, bound=bound)
+    bound = float(pairs.residuals[0] + pairs.stderr_bias[0])
+    return Paired(value, {samples: part}, bias=float(pairs.bias_data[0]), bound=bound)
 
 
 def _trace(
