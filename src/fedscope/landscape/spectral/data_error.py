@@ -145,12 +145,23 @@ def _across_batches(
     values = torch.linalg.eigvalsh(whole)
     spread = [float(deleted(values[k], left_out[:, k], shares)[1]) for k in places.tolist()]
     noise = _noise(parts - whole, shares)
-    gap = (values - fitted)[places]
-    bias = _bias_share(fitted, noise)[places] * gap
+    gap = values - fitted
+    bias = _bias_share(fitted, noise) * gap
     # In one direction it is known to √(2/(B − 1)) of itself, as χ² with B − 1 degrees of freedom is.
-    beside = (outside / values[places]).clamp(0, 1).nan_to_num().square() * gap
-    uncertain = torch.hypot(bias * math.sqrt(2 / (len(shares) - 1)), beside)
-    return torch.tensor(spread, dtype=torch.float64).sqrt(), bias, uncertain
+    known = (bias.abs() + 2 * _cancelled(values, noise)) * math.sqrt(2 / (len(shares) - 1))
+    beside = (outside / values).clamp(0, 1).nan_to_num().square() * gap
+    uncertain = torch.hypot(known, beside)
+    return torch.tensor(spread, dtype=torch.float64).sqrt(), bias[places], uncertain[places]
+
+
+def _cancelled(values: Tensor, noise: Tensor) -> Tensor:
+    """Return what pushes each of ascending values (p,) from below and from above, the smaller of the two.
+
+    A pair is pushed apart as the eigenvalues of a 2 × 2 matrix with the coupling of ``noise`` (R, p, p) are.
+    """
+    half = (values[:, None] - values).abs() / 2
+    pushed = torch.hypot(half, noise.square().mean(0).sqrt()) - half
+    return torch.minimum(pushed.tril(-1).sum(1), pushed.triu(1).sum(1))
 
 
 def _noise(deviations: Tensor, shares: Tensor) -> Tensor:
