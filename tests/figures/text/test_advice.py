@@ -1,5 +1,7 @@
 """Advice on a record: how many samples carry λ_max."""
 
+import re
+
 import pytest
 
 from fedscope.figures.text.advice import advice
@@ -27,5 +29,6 @@ def test_the_populations_interval_is_told_where_the_error_alone_misleads(
     content["lambda_max"] |= {"value": 10.0, "stderr_data": 0.5, "bias_data": bias, "interval": ends}
     found = [line for line in advice(HessianRecord.read(content)) if "population" in line]
     assert bool(found) == said
-    assert all(len(line) < 70 and f"without a bias of {bias}" in line for line in found)
-    assert said is False or ends is None or f"from {ends[0]:g} to {ends[1]:g}" in found[0].replace(".000", "")
+    for line in found:
+        assert len(line) <= 72
+        assert [float(number) for number in re.findall(r"\d+\.\d+", line)] == [*(ends or ()), bias]
