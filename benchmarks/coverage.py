@@ -4,14 +4,14 @@
 
 The population is a run's whole test split, with a certified λ_max. A draw is a seeded subset without
 replacement; those of even number are stored sorted by class, the others shuffled. Each is measured as
-``fedscope hessian`` does, but for two things that save time: Lanczos starts at the population's eigenvector
-(some draws are measured from a random start too, kind ``cold``), and the samples' forms are computed in
-larger batches. The trace is linear in the samples, so the mean of all draws' estimates is its truth.
+``fedscope hessian`` does it: from a random start, with the samples dealt to batches, as a draw from so large
+a population, and the interval is the one that the result gives (``Eigenpairs.interval``,
+``Trace.population_interval``). The trace is linear in the samples, so the mean of all draws' estimates is its
+truth.
 
-Every draw is kept in the work folder with what any interval can be computed from, and is not measured again:
-a campaign that was killed goes on where it stopped. ``--kinds`` without a value only summarises. The rules
-are in ``coverage_rules.py``, the networks and how they are trained in ``coverage_networks.py``. Seconds are
-of the processor.
+Every draw is kept in the work folder, and is not measured again: a campaign that was killed goes on where it
+stopped. ``--draws 0`` only summarises. How draws are judged is in ``coverage_rules.py``, the networks and how
+they are trained in ``coverage_networks.py``. Seconds are of the processor.
 """
 
 import argparse
@@ -19,10 +19,9 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from statistics import median
 from time import process_time
 from typing import Any
 
@@ -43,11 +42,8 @@ from fedscope.workflows.curvature.resources import BATCHES
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import MOST, Source
 
-NETWORKS = ("batchnorm_cnn", "convnet_cifar", "groupnorm_cnn")
-DRAWS = {256: 100, 512: 100, 2048: 40}  # of so many samples
-KINDS = ("lambda", "cold", "cost", "trace")
-COLD, TURNS, PROBES = 4, 3, 8
-FIRST_ORDER = 1000  # draws of the population's forms alone
+NETWORKS = ("groupnorm_cnn", "vehicles", "remembered")
+DRAWS = {256: 100, 512: 60, 2048: 20}  # of so many samples
 TRACED = 512  # samples of the largest draw whose trace is estimated
 Result = dict[str, Any]
 
@@ -63,8 +59,8 @@ class Network:
     def of(cls, path: Path, data_dir: Path | None, work: Path) -> "Network":
         """Return the network of a checkpoint; other weights have another folder."""
         info, sha256 = describe_checkpoint(path)
-        model = info.model.name if is_own(info.model.name) else None
-        (problem,) = load([path], Source(split="test", data_dir=data_dir, model=model))
+        model, data = (one.name if is_own(one.name) else None for one in (info.model, info.data))
+        (problem,) = load([path], Source(split="test", data_dir=data_dir, model=model, data=data))
         return cls(problem, work / f"{info.run}-{sha256[:12]}")
 
     @cached_property
@@ -84,10 +80,11 @@ class Network:
         rows = torch.randperm(len(labels), generator=torch_stream(0, "coverage", size, number))[:size]
         return rows[labels[rows].argsort(stable=True)] if number % 2 == 0 else rows
 
-    def operator(self, rows: Tensor | None = None, *, deal: int | None = BATCHES) -> Hessian:
-        """Return the operator of some samples, or of all, as the command makes it; or not dealt."""
+    def operator(self, rows: Tensor | None = None) -> Hessian:
+        """Return the operator of some samples, or of all, as the command makes it."""
         inputs, labels = self.samples if rows is None else (part[rows] for part in self.samples)
-        return Hessian(self.problem.model, self.problem.loss_fn, Batches(inputs, labels, MOST), deal=deal)
+        batches = Batches(inputs, labels, MOST, population=len(self.samples[1]))
+        return Hessian(self.problem.model, self.problem.loss_fn, batches, deal=BATCHES)
 
     def kept(self, name: str, measure: Callable[[], Result]) -> Result:
         """Return what is kept under a name, measured first if there is nothing."""
@@ -100,102 +97,70 @@ class Network:
             gc.collect()  # an operator is part of a cycle, and its graphs take gigabytes
         return dict(np.load(path))
 
-    def draw(self, kind: str, size: int, number: int) -> Result:
-        """Return a draw of a kind, measured first if it is not kept."""
-        measures: dict[str, Callable[[int, int], Result]] = {
-            "lambda": self._eigenvalue, "cold": partial(self._eigenvalue, cold=True),
-            "cost": self._cost, "trace": self._trace,
-        }  # fmt: skip
-        return self.kept(f"{kind}-{size}-{number:03d}", lambda: measures[kind](size, number))
+    def draw(self, size: int, number: int) -> Result:
+        """Return a draw, measured first if it is not kept."""
+        return self.kept(f"draw-{size}-{number:03d}", lambda: self._draw(size, number))
 
     def _population(self) -> Result:
-        found = top_eigenpairs(self.operator(), by_sample=False)
-        samples = self.operator(deal=None).sample_forms(found.vectors[:, 0])
-        assert samples is not None
+        found = top_eigenpairs(self.operator())
+        assert found.samples is not None
         with torch.no_grad():
             hits = sum(int((self.problem.model(x).argmax(1) == y).sum()) for x, y in self.problem.batches)
+        assert found.subspace is not None
         return {
             "value": found.values[0], "residual": found.residuals[0], "certified": found.certified[0],
-            "vector": found.vectors[:, 0], "samples": samples.float(), "matvecs": found.matvecs,
-            "accuracy": hits / self.problem.batches.samples,
+            "samples": found.samples[0].float(), "matvecs": found.matvecs,
+            "parameters": len(found.vectors), "accuracy": hits / self.problem.batches.samples,
+            "spectrum": torch.linalg.eigvalsh(found.subspace.projected).flip(0)[:3],
         }  # fmt: skip
 
-    def _eigenvalue(self, size: int, number: int, *, cold: bool = False) -> Result:
-        start = torch.from_numpy(self.population["vector"])
-        rows = self.rows(size, number)
-        generator = torch_stream(0, "coverage start", size, number)
-        found = top_eigenpairs(
-            self.operator(rows), generator=generator, start=None if cold else start, by_sample=False
-        )
-        vector = found.vectors[:, 0]
-        samples = self.operator(rows, deal=None).sample_forms(vector)
-        assert samples is not None
-        assert found.forms is not None
-        return {
-            "value": found.values[0], "residual": found.residuals[0], "bias": found.bias_data[0],
-            "samples": samples.float(), "batches": found.forms[0], "matvecs": found.matvecs,
-            "cosine": abs(float(vector @ start)),
+    def _draw(self, size: int, number: int) -> Result:
+        op = self.operator(self.rows(size, number))
+        found = top_eigenpairs(op, generator=torch_stream(0, "coverage start", size, number))
+        low, high = found.interval()
+        assert found.samples is not None
+        result: Result = {
+            "value": found.values[0], "low": low, "high": high, "residual": found.residuals[0],
+            "bias": found.bias_data[0], "stderr_bias": found.stderr_bias[0],
+            "stderr": found.stderr_data[0], "dof": found.dof_data[0], "matvecs": found.matvecs,
+            "effective_samples": effective_number(found.samples[0]),
+        }  # fmt: skip
+        if size > TRACED:
+            return result
+        total = trace(op, known=found.subspace, generator=torch_stream(0, "probes", size, number))
+        low, high = total.population_interval()
+        return result | {
+            "trace_value": total.value, "trace_low": low, "trace_high": high, "trace_matvecs": total.matvecs,
+            "trace_stderr_data": total.stderr_data, "trace_dof_data": total.dof_data,
         }  # fmt: skip
 
-    def _trace(self, size: int, number: int) -> Result:
-        op, generator = self.operator(self.rows(size, number)), torch_stream(0, "probes", size, number)
-        found = trace(op, probes=PROBES, generator=generator)
-        names = ("value", "stderr_probe", "dof_probe", "stderr_data", "dof_data", "samples", "batches")
-        return {**{name: getattr(found, name) for name in names}, "size": size}
 
-    def _cost(self, size: int, number: int) -> Result:
-        op, vector = self.operator(self.rows(size, number)), torch.from_numpy(self.population["vector"])
-        op.product(vector)  # builds the graphs
-        calls: dict[str, Callable[[Tensor], object]] = {"product": op.product, "forms": op.sample_forms}
-        return {name: [_spent(partial(call, vector)) for _ in range(TURNS)] for name, call in calls.items()}
-
-
-def _spent(call: Callable[[], object]) -> float:
-    began = process_time()
-    call()
-    return process_time() - began
-
-
-def plan(kinds: list[str], sizes: list[int], draws: int | None) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, size and number of all draws, kind after kind, the sizes side by side.
+def plan(sizes: list[int], draws: int | None) -> Iterator[tuple[int, int]]:
+    """Yield size and number of all draws, the sizes side by side.
 
     ``draws``: of each size; None: as in ``DRAWS``.
     """
-    for kind in kinds:
-        goals = {size: draws or DRAWS[size] for size in sizes if kind != "trace" or size <= TRACED}
-        if kind in ("cold", "cost"):
-            goals = {size: min(goal, COLD if kind == "cold" else 1) for size, goal in goals.items()}
-        places = sorted((i / goal, size, i) for size, goal in goals.items() for i in range(goal))
-        yield from ((kind, size, number) for _, size, number in places)
+    goals = {size: DRAWS.get(size, 0) if draws is None else draws for size in sizes}
+    places = sorted((i / goal, size, i) for size, goal in goals.items() for i in range(goal))
+    yield from ((size, number) for _, size, number in places)
 
 
 def summary(network: Network) -> Result:
     """Return what is kept of a network, as the record has it."""
-    kept: dict[tuple[str, int], list[Result]] = {}
-    for path in sorted(network.folder.glob("*-*.npz")):
-        kind, *numbers = path.stem.split("-")
-        size, number = map(int, numbers)
-        kept.setdefault((kind, size), []).append(dict(np.load(path), number=number))
+    kept: dict[int, list[Result]] = {}
+    for path in sorted(network.folder.glob("draw-*.npz")):
+        size, number = map(int, path.stem.split("-")[1:])
+        kept.setdefault(size, []).append(dict(np.load(path), number=number))
     whole = network.population
-    forms = torch.from_numpy(whole["samples"]).double()
-    found: Result = {
-        "checkpoint": network.problem.sha256, "parameters": len(whole["vector"]),
-        "accuracy": float(whole["accuracy"]),
+    truth, sizes = whole["value"].item(), sorted(kept)
+    return {
+        "checkpoint": network.problem.sha256, "parameters": int(whole["parameters"]),
+        "accuracy": float(whole["accuracy"]), "spectrum": whole["spectrum"].tolist(),
         "lambda_max": {key: whole[key].item() for key in ("value", "residual", "certified", "matvecs")},
-        "effective_samples": effective_number(forms),
+        "effective_samples": effective_number(torch.from_numpy(whole["samples"]).double()),
+        "lambda_max_of_draws": {size: rules.eigenvalue_summary(kept[size], truth) for size in sizes},
+        "trace_of_draws": {size: rules.trace_summary(kept[size]) for size in sizes if size <= TRACED},
     }  # fmt: skip
-    for (kind, size), draws in sorted(kept.items()):
-        entry = found.setdefault(kind, {})
-        if kind == "lambda":
-            entry[size] = rules.eigenvalue_summary(draws, whole["value"].item(), len(forms))
-            found.setdefault("first_order", {})[size] = rules.first_order(forms, size, FIRST_ORDER)
-        elif kind == "trace":
-            entry[size] = rules.trace_summary(draws, len(forms))
-        elif kind == "cold":
-            entry[size] = rules.control_summary(draws, kept["lambda", size])
-        else:
-            entry[size] = {name: median(draws[0][name].tolist()) for name in ("product", "forms")}
-    return found
 
 
 def main() -> None:
@@ -208,18 +173,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True, help="the record")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="RUN")
-    parser.add_argument("--kinds", nargs="*", default=KINDS, choices=KINDS)
     parser.add_argument("--sizes", nargs="+", type=int, default=list(DRAWS))
     parser.add_argument("--draws", type=int, help="of each size")
     options = parser.parse_args()
     set_up(torch.device("cpu"), 1)
     paths = [options.registry / name / "final.pt" for name in options.networks]
     networks = [Network.of(path, options.data_dir, options.work) for path in paths]
-    for kind, size, number in plan(options.kinds, options.sizes, options.draws):
+    for size, number in plan(options.sizes, options.draws):
         for network in networks:
-            network.draw(kind, size, number)
+            network.draw(size, number)
     record = {
-        "schema": "fedscope/benchmark-coverage/1",
+        "schema": "fedscope/benchmark-coverage/2",
         "machine": machine.record(None),
         "networks": dict(zip(options.networks, map(summary, networks), strict=True)),
     }

@@ -1,20 +1,58 @@
-"""Small CIFAR-10 networks of the coverage campaign, whose Hessian products are cheap on one core.
+"""Small networks of the coverage campaign, whose Hessian products are cheap on one core.
 
-From this folder, ``python -m fedscope train --registry DIR --name NAME --dataset cifar10 --clients 1
---partition iid --epochs 1 --batch-size 128 --momentum 0.9 --nesterov --optimizer-state client
---weight-decay 5e-4 --precision bf16 --threads 1 --save-clients none`` with
+From this folder, with FEDSCOPE_DATA, ``python -m fedscope train --registry DIR --name NAME --clients 1
+--partition iid --epochs 1 --momentum 0.9 --nesterov --optimizer-state client --weight-decay 5e-4 --threads 1
+--save-clients none`` with
 
-    batchnorm_cnn  --model coverage_networks:batchnorm_cnn --rounds 20 --lr 0.1 --lr-decay 0.82
-                   --augmentation man
-    groupnorm_cnn  --model coverage_networks:groupnorm_cnn --rounds 8 --lr 0.05 --lr-decay 0.7
-    convnet_cifar  --model convnet_cifar --rounds 6 --lr 0.03 --lr-decay 0.65
+    groupnorm_cnn  --dataset cifar10 --augmentation none --model coverage_networks:groupnorm_cnn
+                   --batch-size 128 --rounds 8 --lr 0.05 --lr-decay 0.7
+    vehicles       --data coverage_networks:vehicles --test-data coverage_networks:held_out_vehicles
+                   --model coverage_networks:residual_cnn --batch-size 128 --rounds 8 --lr 0.1 --lr-decay 0.6
+    remembered     --data coverage_networks:remembered --test-data coverage_networks:remembered
+                   --model lenet5 --batch-size 64 --rounds 17 --lr 0.02 --lr-decay 0.9
 
-Input (B, 3, 32, 32), output logits (B, 10).
+The population of ``remembered`` are the samples that it was trained on: few of them carry what curvature is
+left, and its largest eigenvalues lie close together.
+
+Input (B, 3, 32, 32), output logits (B, 10), of ``residual_cnn`` (B, 2).
 """
 
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
+
+from fedscope.data.loading.datasets import Split as Pictures
+from fedscope.data.sets.catalogue import load
+
+VEHICLES = (0, 1, 8, 9)  # aeroplanes, cars, ships, lorries
+Split = tuple[Tensor, Tensor]
+
+
+def vehicles() -> Split:
+    """Return CIFAR-10's training split, of FEDSCOPE_DATA, with two classes: animals (0) and vehicles (1)."""
+    return _vehicles(load("cifar10").train)
+
+
+def held_out_vehicles() -> Split:
+    """Return the test split likewise."""
+    return _vehicles(load("cifar10").test)
+
+
+def remembered() -> Split:
+    """Return the first 10,000 training images of CIFAR-10."""
+    images, labels = _scaled(load("cifar10").train)
+    return images[:10_000], labels[:10_000]
+
+
+def _vehicles(split: Pictures) -> Split:
+    images, labels = _scaled(split)
+    return images, torch.isin(labels, torch.tensor(VEHICLES)).long()
+
+
+def _scaled(split: Pictures) -> Split:
+    assert isinstance(split.images, Tensor)
+    return (split.images.float() / 255 - 0.47) / 0.25, split.labels
 
 
 class GroupNorm(nn.GroupNorm):
@@ -29,26 +67,41 @@ class GroupNorm(nn.GroupNorm):
         return scaled.view_as(x) * self.weight.view(shape) + self.bias.view(shape)
 
 
-def batchnorm_cnn() -> nn.Module:
-    """Return a network of 15.2 MMACs with BatchNorm.
-
-    3×3 convolutions of 32, 64, 128 and 256 channels, each with BatchNorm, ReLU and 2×2 max-pooling, the last
-    with a mean over the picture; a linear layer.
-    """
-    layers: list[nn.Module] = []
-    for narrow, wide in pairwise((3, 32, 64, 128, 256)):
-        layers += [nn.Conv2d(narrow, wide, 3, padding=1, bias=False), nn.BatchNorm2d(wide), nn.ReLU()]
-        layers += [nn.MaxPool2d(2)]
-    return nn.Sequential(*layers[:-1], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
-
-
 def groupnorm_cnn() -> nn.Module:
-    """Return a network of 1.3 MMACs with GroupNorm.
+    """Return a network of 0.4 MMACs with GroupNorm.
 
-    3×3 convolutions with stride 2 of 16, 48 and 96 channels, each with GroupNorm of 4 groups and ReLU; a mean
+    3×3 convolutions with stride 2 of 12, 24 and 48 channels, each with GroupNorm of 4 groups and ReLU; a mean
     over the picture and a linear layer.
     """
     layers: list[nn.Module] = []
-    for narrow, wide in pairwise((3, 16, 48, 96)):
+    for narrow, wide in pairwise((3, 12, 24, 48)):
         layers += [nn.Conv2d(narrow, wide, 3, stride=2, padding=1, bias=False), GroupNorm(4, wide), nn.ReLU()]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(96, 10))
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10))
+
+
+class Block(nn.Module):
+    """Two 3×3 convolutions with BatchNorm beside a shortcut, as in ResNets."""
+
+    def __init__(self, narrow: int, wide: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(narrow, wide, 3, stride, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU(),
+            nn.Conv2d(wide, wide, 3, 1, 1, bias=False), nn.BatchNorm2d(wide),
+        )  # fmt: skip
+        self.shortcut = (
+            nn.Identity() if stride == 1
+            else nn.Sequential(nn.Conv2d(narrow, wide, 1, stride, bias=False), nn.BatchNorm2d(wide))
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the block's output for x (B, narrow, …)."""
+        out: Tensor = self.shortcut(x) + self.body(x)
+        return out.relu()
+
+
+def residual_cnn() -> nn.Module:
+    """Return a ResNet of 0.6 MMACs with BatchNorm: a 3×3 convolution, 2×2 pooling, blocks of 16 and 32."""
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        Block(16, 16, 1), Block(16, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 2),
+    )  # fmt: skip

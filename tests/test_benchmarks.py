@@ -104,14 +104,12 @@ def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path, programs: 
         assert done.returncode == 0, done.stderr
         return json.loads(record.read_text())["networks"]["tiny"]
 
-    campaign("--draws=2", "--kinds", "lambda")
+    campaign("--draws=2")
     first = {path: path.read_bytes() for path in work.glob("tiny-*/*.npz")}
     found = campaign("--draws=4")
     assert all(path.read_bytes() == content for path, content in first.items())
-    assert {found[kind]["32"]["draws"] for kind in ("lambda", "cold", "trace")} == {4}
+    of_draws = [found[f"{name}_of_draws"]["32"] for name in ("lambda_max", "trace")]
+    assert [one["draws"] for one in of_draws] == [4, 4]
+    assert all(one["coverage"] in (0, 0.25, 0.5, 0.75, 1) and one["ratio"] > 0 for one in of_draws)
     assert found["lambda_max"]["certified"]
-    assert found["cold"]["32"]["difference"] < 1e-3
-    rules = found["lambda"]["32"]["rules"]
-    assert rules["z"]["plain"]["ratio"] < rules["t, n − 1"]["plain"]["ratio"]
-    assert rules["z"]["finite"]["ratio"] < rules["z"]["plain"]["ratio"]
-    assert campaign("--kinds") == found
+    assert campaign("--draws=0") == found

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fedscope.statistics.intervals import bias_range, drawn_stderr, interval, sloped_interval
+from fedscope.statistics.intervals import batches_freedom, drawn_stderr, interval, sloped_interval
 
 
 def test_where_all_were_taken_there_is_no_error_whatever_it_was() -> None:
@@ -36,11 +36,20 @@ def test_squares_are_covered_down_to_zero() -> None:
         assert 0.93 < hits / 4000 < 0.99
 
 
-@pytest.mark.parametrize(
-    ("bias", "most", "expected"),
-    [(2.0, 2.0, (2.0, 2.0)), (2.0, 6.0, (0.0, 6.0)), (-1.0, -3.0, (-3.0, 0.0)), (0.0, 0.0, (0.0, 0.0))],
-)
-def test_a_bias_that_may_be_larger_may_also_be_none(
-    bias: float, most: float, expected: tuple[float, float]
-) -> None:
-    assert bias_range(bias, most) == expected
+@pytest.mark.parametrize("heavy", [False, True])
+def test_the_freedom_of_batches_is_that_of_the_variance_of_their_means(heavy: bool) -> None:
+    """Of 16 batches of 16 samples, 3 % of which may be 8 times as large: 2σ⁴/Var s² over many draws."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(20_000, 256, generator=generator, dtype=torch.float64)
+    if heavy:
+        values *= torch.where(torch.rand(values.shape, generator=generator) < 0.03, 8.0, 1.0)
+    squares = values.view(-1, 16, 16).mean(2).var(1)
+    truth = float(2 * squares.mean() ** 2 / squares.var())
+    assert batches_freedom(16, values.flatten()[:256]) <= 15
+    whole = batches_freedom(16, values.flatten())  # whose kurtosis is known, of N = 5,120,000
+    excess = (2 / whole - 2 / 15) * values.numel()
+    assert 2 / (2 / 15 + excess / 256) == pytest.approx(truth, rel=0.08)
+
+
+def test_the_freedom_of_equal_samples_is_that_of_their_batches() -> None:
+    assert batches_freedom(16, torch.ones(64)) == 15

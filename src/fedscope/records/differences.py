@@ -31,7 +31,6 @@ from fedscope.records.numbers import or_null
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.statistics.families import holm
 from fedscope.statistics.intervals import (
-    bias_range,
     combined,
     data_stderr,
     drawn_stderr,
@@ -58,8 +57,7 @@ class Difference:
     value: float
     probe: tuple[float, float] = EXACT  # standard error over probes, its degrees of freedom; 0 without probes
     data: tuple[float, float] = EXACT  # over the samples; NaN where there is one batch only
-    # of an error that is no spread: residuals of eigenvalues, an open bias; NaN, which decides nothing, where
-    # a bias is not known
+    # of an error that is no spread: residuals of eigenvalues; NaN, which decides nothing, where not known
     bound: float = 0.0
     signed: bool = True  # a difference; a distance has no sign, and no verdict
     joint: float | None = None  # p-value adjusted for the others of its table; None: it stands alone
@@ -189,28 +187,29 @@ def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | 
     # To first order an eigenvalue moves by the form at its own eigenvector, which the samples do not move.
     mine, yours = _numbers(ours.by_sample), _numbers(theirs.by_sample)
     if len(mine) == len(yours) > 0:
-        data = sample_error(yours - mine)
+        data = sample_error(_steadier(theirs, yours, other) - _steadier(ours, mine, reference))
     else:
         data = _data(ours, theirs, reference.batch_sizes)
     data = _finite(data, reference, other)
-    (mine_least, mine_most), (least, most) = (_biases(one, reference, other) for one in (ours, theirs))
-    gap, open_ = theirs.value - ours.value, (most - least + mine_most - mine_least) / 2
-    if not math.isnan(open_):
-        gap -= (least + most - mine_least - mine_most) / 2
-    return _known(Difference("λ_max", gap, data=data, bound=ours.residual + theirs.residual + open_))
+    gap, bound = theirs.value - ours.value, ours.residual + theirs.residual
+    bias = theirs.bias_data - ours.bias_data if _factor(reference, other) else 0.0
+    if math.isnan(bias):
+        return _known(Difference("λ_max", gap, data=data, bound=math.nan))
+    loose = [(one.stderr_bias, max(1.0, len(reference.batch_sizes) - 1.0)) for one in (ours, theirs)]
+    return _known(Difference("λ_max", gap - bias, data=combined(data, *loose), bound=bound))
 
 
-def _biases(top: Eigenvalue, reference: HessianRecord, other: HessianRecord) -> tuple[float, float]:
-    """Return between what λ_max's bias on these samples lies: 0 on all there are; NaN where not known."""
-    if not _factor(reference, other):
-        return 0.0, 0.0
-    return bias_range(top.bias_data, top.bias_data if math.isnan(top.bias_most) else top.bias_most)
+def _steadier(top: Eigenvalue, samples: Tensor, record: HessianRecord) -> Tensor:
+    """Return the samples' parts, scaled to the spread that λ_max has by its own standard error."""
+    first_order = drawn_stderr(sample_error(samples)[0], _factor(record, record))
+    return samples * (top.stderr_data / first_order if first_order > 0 and top.stderr_data > 0 else 1.0)
 
 
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
     probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
-    data = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
+    stderr, dof = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
+    data = stderr, min([dof, *(one.dof_data for one in (ours, theirs) if not math.isnan(one.dof_data))])
     bound = ours.product_error + theirs.product_error
     return _known(Difference("trace", theirs.value - ours.value, probe, data, bound))
 

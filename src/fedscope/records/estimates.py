@@ -38,7 +38,7 @@ class Eigenvalue(Entry):
     stderr_data: Number  # standard error over the samples [loss/w²]
     # by which it is too high on so few samples; NaN of an older record [loss/w²]
     bias_data: Number = math.nan
-    bias_most: Number = math.nan  # the most that ``bias_data`` may be; NaN of an older record [loss/w²]
+    stderr_bias: Number = 0.0  # standard error of ``bias_data`` [loss/w²]
     dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
     interval: Interval | None = None  # 95 %, of the population's value: without the bias [loss/w²]
     certified: bool | None = None  # known to be the i-th; None of an older record

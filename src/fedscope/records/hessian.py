@@ -88,6 +88,7 @@ class Trace(Entry):
 
     stderr_probe: Number  # standard error over the random probes [loss/w²]
     stderr_data: Number  # standard error over the samples [loss/w²]
+    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
     interval: Interval | None = None  # 95 %, of the population's value: both errors together [loss/w²]
     probes: Count = 0  # random vectors that were taken [probes]
     # dimensions of the Krylov basis in which the trace is exact; None of an older record
@@ -102,9 +103,8 @@ class Trace(Entry):
     @property
     def errors(self) -> Errors:
         """The standard errors that are known."""
-        return known(
-            (self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom_of(self.batches))
-        )
+        freedom = freedom_of(self.batches) if math.isnan(self.dof_data) else self.dof_data
+        return known((self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom))
 
 
 class NegativeMass(Estimate):

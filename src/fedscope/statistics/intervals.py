@@ -49,6 +49,18 @@ def sample_error(values: Tensor) -> tuple[float, float]:
     return math.sqrt(variance / (count - 1)), min(count - 1, max(1.0, 2 / loose))
 
 
+def batches_freedom(batches: int, values: Tensor) -> float:
+    """Return the degrees of freedom of a variance over the means of B batches of N values in all.
+
+    Values (N,) of excess kurtosis κ leave the means one of κ·B/N, so that Var s² = σ⁴ (2/(B − 1) + κ/N). The
+    degrees of freedom are those of a χ² known as well: B − 1 for normal values, fewer for heavy tails.
+    """
+    wide = values.double()
+    centred = wide - wide.mean()
+    excess = max(0.0, float((centred**4).mean() / centred.square().mean() ** 2) - 3)
+    return 2 / (2 / (batches - 1) + excess / len(values))
+
+
 def finite_population(samples: int, population: int | None) -> float:
     """Return the factor 1 − N/M on variances over N samples drawn from M without replacement.
 
@@ -100,11 +112,6 @@ def combined(*errors: tuple[float, float]) -> tuple[float, float]:
     variance = sum(stderr**2 for stderr, _ in errors)
     loose = sum(stderr**4 / dof if dof > 0 else math.nan for stderr, dof in errors if stderr != 0)
     return math.sqrt(variance), variance**2 / loose if loose != 0 else math.inf
-
-
-def bias_range(bias: float, most: float) -> tuple[float, float]:
-    """Return between what a bias lies: where it may be larger than it looks, there may also be none."""
-    return (min(0.0, most), max(0.0, most)) if abs(most) > abs(bias) else (bias, bias)
 
 
 def interval(value: float, stderr: float, dof: float, level: float = 0.95) -> tuple[float, float]:

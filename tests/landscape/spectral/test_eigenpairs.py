@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.data_error import eigenvalue_errors, most_bias
+from fedscope.landscape.spectral.data_error import eigenvalue_errors
 from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.krylov.starting_vector import starting_vector
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
@@ -202,7 +202,7 @@ def test_the_generator_decides_and_the_default_repeats() -> None:
     assert (first.seed, other.seed) == (0, 7)
 
 
-def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
+def test_the_data_error_is_at_most_that_of_the_mean_over_batches() -> None:
     case = mlp()
     found = top_eigenpairs(case.operator, k=2, by_sample=False)
     forms = torch.stack(
@@ -214,7 +214,9 @@ def test_the_data_error_is_that_of_the_mean_over_batches() -> None:
     ).view(2, 3)
     counts = torch.tensor([8.0, 8.0, 7.0]).double()
     spread = (counts * (forms - found.values[:, None]) ** 2).sum(1) / (2 * 23)
-    torch.testing.assert_close(found.stderr_data, spread.sqrt())
+    assert found.forms is not None
+    torch.testing.assert_close(found.forms, forms)
+    assert bool((found.stderr_data <= spread.sqrt() * (1 + 1e-6)).all())
     alone = Hessian(case.model, case.loss_fn, Batches(case.inputs, case.targets))
     single = top_eigenpairs(alone, by_sample=False)
     assert bool(single.stderr_data.isnan())
@@ -272,17 +274,31 @@ def test_none_of_a_crowd_is_passed_over() -> None:
     torch.testing.assert_close(found.values, spectrum.sort().values.flip(0)[:60], rtol=1e-3, atol=0)
 
 
-def test_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
+def test_well_apart_the_bias_of_the_data_is_that_of_the_jackknife() -> None:
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(24, 30, 30, generator=generator, dtype=torch.float64)
+    parts = symmetric(torch.linspace(-1, 1, 30) ** 5) + 0.02 * (noise + noise.mT)
+    found = top_eigenpairs(BatchMatrices(parts, 5), which="both", tol=1e-12)
+    values = torch.linalg.eigvalsh(parts.mean(0))
+    left_out = torch.linalg.eigvalsh((24 * parts.mean(0) - parts) / 23)
+    bias = (23 * (left_out.mean(0) - values)).flip(0)[[0, -1]]
+    torch.testing.assert_close(found.bias_data, bias, rtol=0.1, atol=0)
+    assert found.bias_data[0] > 0 > found.bias_data[-1]  # the ends lean outward
+    assert found.dof_data.tolist() == [23] * 2
+
+
+def test_the_data_error_is_that_of_the_jackknife_where_that_is_smaller() -> None:
+    """Each batch has a direction of its own, so that without the first one another takes its place."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(6, 30, 30, generator=generator, dtype=torch.float64)
-    parts = symmetric(torch.linspace(0, 1, 30) ** 4) + 0.3 * (noise + noise.mT)
-    found = top_eigenpairs(BatchMatrices(parts, 5), k=2, which="both", tol=1e-12)
-    values = torch.linalg.eigvalsh(parts.mean(0))
-    left_out = torch.linalg.eigvalsh((6 * parts.mean(0) - parts) / 5)
-    bias = (5 * (left_out.mean(0) - values)).flip(0)[[0, 1, -2, -1]]
-    torch.testing.assert_close(found.bias_data, bias)
-    assert found.bias_data[0] > 0 > found.bias_data[-1]  # the ends lean outward
-    assert found.dof_data.tolist() == [5] * 4
+    parts = 0.1 * (noise + noise.mT)
+    parts[range(6), range(6), range(6)] += torch.linspace(8, 6, 6).double()
+    found = top_eigenpairs(BatchMatrices(parts, 5), tol=1e-12)
+    left_out = torch.linalg.eigvalsh((6 * parts.mean(0) - parts) / 5)[:, -1]
+    jackknife = (5 / 6 * (left_out - left_out.mean()).square().sum()).sqrt()
+    assert found.forms is not None
+    assert float(jackknife) < 0.5 * float(found.forms.std()) / 6**0.5
+    torch.testing.assert_close(found.stderr_data[0], jackknife, rtol=0.02, atol=0)
 
 
 def test_the_data_error_is_that_of_the_mean_over_samples() -> None:
@@ -295,7 +311,12 @@ def test_the_data_error_is_that_of_the_mean_over_samples() -> None:
     forms = torch.stack([torch.stack([v @ one.matvec(v) for one in alone]) for v in found.vectors.T])
     assert found.samples is not None
     torch.testing.assert_close(found.samples, forms)
-    torch.testing.assert_close(found.stderr_data, forms.std(1) / 23**0.5)
+    by_batch = top_eigenpairs(case.operator, k=2, by_sample=False)
+    counts, batches = torch.tensor([8.0, 8.0, 7.0]).double(), by_batch.forms
+    assert batches is not None
+    first_order = ((counts * (batches - found.values[:, None]) ** 2).sum(1) / (2 * 23)).sqrt()
+    steadier = by_batch.stderr_data / first_order
+    torch.testing.assert_close(found.stderr_data, steadier * forms.std(1) / 23**0.5)
     assert bool((found.dof_data <= 22).all())
     assert bool((found.dof_data > 2).all())
 
@@ -307,15 +328,13 @@ def test_the_bias_of_a_short_run_counts_what_is_outside_its_space() -> None:
     parts = samples.mT @ samples / 32
     op = BatchMatrices(parts, 32)
     found = top_eigenpairs(op, tol=1e-2)
-    largest = torch.linalg.eigvalsh(parts.mean(0))[-1]
-    left_out = torch.linalg.eigvalsh((8 * parts.mean(0) - parts) / 7)[:, -1]
-    bias = float(7 * (left_out.mean() - largest))
+    bias = float(top_eigenpairs(op, tol=1e-13, max_basis=400, max_matvecs=400).bias_data[0])
     assert found.subspace is not None
     assert found.matvecs < 30
     last = torch.tensor([len(found.subspace.basis) - 1])
     inside = eigenvalue_errors(op, replace(found.subspace, beyond=None), last).bias
     assert float(inside) < bias / 2
-    assert float(found.bias_data[0]) == pytest.approx(bias, rel=0.15)
+    assert float(found.bias_data[0]) == pytest.approx(bias, rel=0.25)
 
 
 def test_the_interval_is_around_the_corrected_value() -> None:
@@ -338,7 +357,7 @@ def test_progress_ends_with_the_residuals_of_the_result() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bulk", "samples"), [(1.0, 512), (1.44, 1024), (1.88, 512)])
-def test_a_crowd_below_widens_the_interval(bulk: float, samples: int) -> None:
+def test_an_interval_in_a_crowd_holds_the_truth(bulk: float, samples: int) -> None:
     """Of 60 values, 59 lie close below λ_max = 2 and raise the sample's by up to 1.3."""
     spectrum = torch.cat([torch.tensor([2.0]), torch.full((59,), bulk)]).double()
     draws = int(os.environ.get("FEDSCOPE_DRAWS", 40))
@@ -349,26 +368,6 @@ def test_a_crowd_below_widens_the_interval(bulk: float, samples: int) -> None:
         held += low <= 2 <= high
     print(f"{held} of {draws}")
     assert held >= 0.92 * draws - 2.4 * (0.92 * 0.08 * draws) ** 0.5
-
-
-def test_only_a_crowded_eigenvalue_has_an_uncertain_bias() -> None:
-    bias = torch.tensor([-0.1, 0.2, 0.5]).double()
-    values = torch.tensor([-1.0, -0.9, 2.0, 2.9]).double()
-    most = most_bias(bias, values, torch.tensor([0, 2, 3]))
-    torch.testing.assert_close(most, torch.tensor([-0.3, 0.2, 0.5]).double())
-    torch.testing.assert_close(most_bias(bias[2:] + 0.1, values, torch.tensor([3])), 3 * (bias[2:] + 0.1))
-
-
-def test_a_copy_is_in_a_crowd_though_another_process_finds_it() -> None:
-    """Two equal eigenvalues lie at distance 0: neither Krylov space holds both, and both biases are open."""
-    torch.manual_seed(0)
-    noise = 0.005 * torch.randn(6, 300, 300, dtype=torch.float64)
-    noise -= noise.mean(0)
-    spectrum = torch.cat([torch.tensor([3.0, 3.0, 1.0]), torch.linspace(0, 0.01, 297)]).double()
-    found = top_eigenpairs(BatchMatrices(spectrum.diag() + noise + noise.mT, 8), k=2)
-    torch.testing.assert_close(found.values, torch.tensor([3.0, 3.0]).double(), rtol=1e-5, atol=0)
-    assert bool(found.certified.all())
-    torch.testing.assert_close(found.bias_most, 3 * found.bias_data)
 
 
 def test_the_start_is_freed_before_the_first_product(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Built from Hessian records, like the table.
 import math
 from collections.abc import Mapping
 
+from fedscope.figures.numbers import format_estimate
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 
@@ -18,7 +19,19 @@ ONE_BATCH = "the error from the samples is not known from one batch; a smaller -
 
 def advice(record: HessianRecord) -> list[str]:
     """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
-    return [*_carried_by_few(record), *_largest_errors(record)]
+    return [*_of_the_population(record), *_carried_by_few(record), *_largest_errors(record)]
+
+
+def _of_the_population(record: HessianRecord) -> list[str]:
+    """Return λ_max's interval where its bias or another width makes it another one than ± data tells."""
+    top = record.lambda_max
+    if top.interval is None or not top.stderr_data > 0:
+        return []
+    half = (top.interval[1] - top.interval[0]) / 2
+    if not abs(top.bias_data) > top.stderr_data / 2 and half < 3 * top.stderr_data:
+        return []
+    low, high, bias = map(format_estimate, (*top.interval, top.bias_data))
+    return [f"λ_max of the population: {low} to {high} (95 %), without bias {bias}"]
 
 
 def _carried_by_few(record: HessianRecord) -> list[str]:

@@ -1,20 +1,28 @@
 """Errors of eigenvalues over the choice of samples, from the samples' own curvature along each eigenvector.
 
-An eigenvalue of a sample's H has two errors against the population's. It scatters, to first order by
+An eigenvalue λ of a sample's H has two errors against the population's. It scatters, to first order by
 vᵀ(H_i − H)v over samples i, or over batches where these alone are known. And it is biased outward, λ_max
-upward: v was chosen to fit the sample. To second order that is Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j). The
-delete-one-batch jackknife measures the bias, and costs no product (for batches of unequal sizes: Busing,
-Meijer and van der Leeden 1999). Within the Krylov space it has Q H_b Qᵀ. To directions outside, H does not
-couple v, and a batch does by ‖(1 − P)H_b v‖, estimated by a few random signs; their own curvature counts as
-none beside λ. With eigenvalues i^−0.8 they were four fifths of λ_max's bias after 10 steps, a third after 90.
+upward: v was chosen to fit the sample. To second order that is Σ_j |v_jᵀ(H_b − H)v|² / (λ − λ_j).
 
-The jackknife takes the bias to fall as 1/N. In a crowd it falls more slowly, as N^(−1/2) at the edge
-c(1 + √(n/N))² of the sample spectrum of c·1 (Marchenko and Pastur 1967), where it is up to twice what the
-jackknife says; and a Krylov space of few rows hides up to a third of it. Within a crowd the terms of both
-neighbours almost cancel, and the jackknife's remainder scatters as much as the value does. So the bias of a
-crowded eigenvalue, more than 0.6 times its distance to the next one, is open: from none to 3 times this.
+Batch b's own form is free of that choice at the eigenvector v_(−b) of the other batches. The mean of
+v_(−b)ᵀ H_b v_(−b), the cross-fitted value, is on average no larger than the population's λ_max, as λ is no
+smaller: the truth lies between. To second order it is half-way. In a crowd λ is too high by more than the
+cross-fitted value is too low, since a wrong eigenvector costs little there. Which part of the gap is bias is
+told by simulation: A has the cross-fitted values as its spectrum, and √(B/(B − 1)) Σ_b ε_b (n_b/N)(H_b − H)
+with normal ε_b scatters as the mean of B batches does (the wild bootstrap: Wu 1986). The largest eigenvalue
+of a simulated matrix, less A's, is bias; A's, less A's form at its eigenvector, is the loss.
 
-Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; k eigenvalues.
+Where few samples carry much of λ, v fits these, and the spread at v exaggerates: without them another
+direction takes their place. The delete-one-batch jackknife sees that (for batches of unequal sizes: Busing,
+Meijer and van der Leeden 1999), and standard errors are taken down by what it says.
+
+Within the Krylov space H_b is Q H_b Qᵀ. To directions outside, H does not couple v, and a batch does by
+(1 − P)H_b v, of which a few random signs are known. They stand for as many coordinates, with the curvature of
+the newest row of the basis; where that is not small beside λ, their own deviations, which are not known,
+leave the bias uncertain. With eigenvalues i^−0.8 these were four fifths of λ_max's bias after 10 steps, a
+third after 90. Nothing of this costs a product.
+
+Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; d signs; p coordinates; k values.
 """
 
 import math
@@ -27,12 +35,11 @@ from torch import Tensor
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.statistics.intervals import data_stderr, sample_error
+from fedscope.statistics.intervals import data_stderr, deleted, sample_error
 
-_MOST = 3.0  # times the jackknife's, the bias of a crowded eigenvalue
-_CROWDED = 0.6  # bias, relative to the distance to the next eigenvalue
 SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
-_LARGEST = 256  # rows of the projections that are diagonalised for each batch
+_SIMULATED = 24  # pairs ±ε
+_LARGEST = 256  # rows of the basis that are diagonalised for each batch
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class DataErrors:
     stderr: Tensor  # (k,) float64
     bias: Tensor  # (k,) float64
     dof: Tensor  # (k,) float64: degrees of freedom of ``stderr``
-    bias_most: Tensor  # (k,) float64: what the bias may be
+    stderr_bias: Tensor  # (k,) float64
 
 
 def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataErrors:
@@ -61,28 +68,22 @@ def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataE
         return DataErrors(None, error, error.clone(), missing, error.clone())
     theta, s = torch.linalg.eigh(known.projected)
     forms = torch.einsum("ik,bij,jk->kb", s[:, positions], known.batches, s[:, positions])
-    stderr = torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)
     kept = theta.abs().argsort(descending=True)[:_LARGEST]
-    kept = torch.cat([kept, positions]).unique()  # ascending
-    small = s[:, kept].T @ known.batches @ s[:, kept]
-    bias = _bias(small, weights, torch.searchsorted(kept, positions))
-    if known.beyond is not None:
-        coupling = torch.einsum("bmd,mk->bkd", known.beyond, s[:, positions]).norm(dim=2)
-        bias += _bias_beyond(coupling, weights, theta[positions])
-    factor, dof = op.finite_population, torch.full_like(stderr, len(weights) - 1)
-    bias *= factor
-    return DataErrors(forms, factor**0.5 * stderr, bias, dof, most_bias(bias, theta, positions))
+    kept = torch.cat([kept, positions]).unique()
+    outside = float(known.projected[-1, -1]) if bool(known.outside.any()) else 0.0
+    values, parts = _ranked(theta[kept], s[:, kept], known, outside)
+    places = torch.searchsorted(values, theta[positions])
+    shares = torch.tensor(weights, dtype=torch.float64) / sum(weights)
+    spread, bias, uncertain = _across_batches(parts, shares, places, outside)
+    factor, dof = op.finite_population, torch.full_like(spread, len(weights) - 1)
+    stderr = torch.minimum(_first_order(forms, weights), spread)
+    return DataErrors(forms, factor**0.5 * stderr, factor * bias, dof, factor * uncertain)
 
 
-def most_bias(bias: Tensor, values: Tensor, positions: Tensor) -> Tensor:
-    """Return what the biases (k,) of the values at ``positions`` (k,) of ascending ones may be: (k,)."""
-    gaps = torch.nn.functional.pad(values.diff(), (1, 1), value=math.inf)
-    crowded = bias.abs() > _CROWDED * torch.minimum(gaps[1:], gaps[:-1])[positions]
-    return torch.where(crowded, _MOST * bias, bias)
-
-
-def sample_errors(op: Operator, values: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the samples' vᵀH_i v (k, N), their means' standard errors (k,) and degrees of freedom (k,).
+def sample_errors(
+    op: Operator, values: Tensor, vectors: Tensor, by_batch: Tensor, forms: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the samples' vᵀH_i v (k, N), the values' standard errors (k,) and degrees of freedom (k,).
 
     None where the operator cannot tell them, or their means are not the eigenvalues: the loss of a batch is
     then no plain mean over samples.
@@ -91,41 +92,91 @@ def sample_errors(op: Operator, values: Tensor, vectors: Tensor) -> tuple[Tensor
         op: the operator.
         values: (k,) eigenvalues.
         vectors: (n, k) eigenvectors.
+        by_batch: (k,) their standard errors by the batches' ``forms`` (k, B), which say by how much those of
+            the means are too large.
     """
     found = []
     room = slack(op.dtype) * float(values.abs().max())
     for value, v in zip(values.tolist(), vectors.T, strict=True):
-        forms = op.sample_forms(v)
-        if forms is None or not abs(float(forms.mean()) - value) <= room:
+        forms_of = op.sample_forms(v)
+        if forms_of is None or not abs(float(forms_of.mean()) - value) <= room:
             return None
-        found.append(forms.cpu())
-    errors = torch.tensor([sample_error(forms) for forms in found], dtype=torch.float64)
-    return torch.stack(found), op.finite_population**0.5 * errors[:, 0], errors[:, 1]
+        found.append(forms_of.cpu())
+    errors = torch.tensor([sample_error(one) for one in found], dtype=torch.float64)
+    stderr = op.finite_population**0.5 * errors[:, 0]
+    if forms is not None and op.weights and op.finite_population:
+        steadier = by_batch / (op.finite_population**0.5 * _first_order(forms, op.weights))
+        stderr *= steadier.nan_to_num(1.0)  # batches without any spread
+    return torch.stack(found), stderr, errors[:, 1]
 
 
-def _bias(batches: Tensor, weights: Sequence[int], positions: Tensor) -> Tensor:
-    """Return Σ_b (1 − n_b/N)·(θ without batch b) − (B − 1)·θ, for (B, p, p) parts of the matrix."""
-    shares = _shares(weights)
-    whole = torch.einsum("b,bij->ij", shares, batches)
-    total: Tensor = (1 - len(shares)) * torch.linalg.eigvalsh(whole)[positions]
-    for share, part in zip(shares.tolist(), batches, strict=True):
-        # (whole − share·part) / (1 − share) is the mean of the others; its factor 1 − share cancels.
-        total += torch.linalg.eigvalsh(whole - share * part)[positions]
-    return total
+def _first_order(forms: Tensor, weights: Sequence[int]) -> Tensor:
+    return torch.tensor([data_stderr(of_pair, weights) for of_pair in forms], dtype=torch.float64)
 
 
-def _bias_beyond(coupling: Tensor, weights: Sequence[int], theta: Tensor) -> Tensor:
-    """Return what ``coupling`` (B, k), ‖(1 − P)H_b v‖, adds to the jackknife's bias of θ (k,).
+def _ranked(theta: Tensor, s: Tensor, known: Subspace, outside: float) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of H, ascending (p,), and H_b (B, p, p), in Ritz vectors, columns of s, and signs.
 
-    Without batch b the eigenvalue (1 − n_b/N)·θ is coupled by (n_b/N)·‖(1 − P)H_b v‖ to one of 0, and moves
-    away from it as that of a 2 × 2 matrix does.
+    The coordinates that the signs stand for have the curvature ``outside``.
     """
-    shares = _shares(weights)[:, None]
-    half = (1 - shares) * theta / 2
-    moved: Tensor = torch.hypot(half, shares * coupling) - half.abs()
-    return (moved * theta.sign()).sum(0)
+    assert known.batches is not None
+    parts = s.T @ known.batches @ s
+    if known.beyond is None:
+        return theta, parts
+    beside = s.T @ known.beyond
+    corner = outside * torch.eye(beside.shape[2], dtype=theta.dtype)
+    bordered = torch.cat([beside.mT, corner.expand(len(parts), -1, -1)], 2)
+    parts = torch.cat([torch.cat([parts, beside], 2), bordered], 1)
+    values, order = torch.cat([theta, corner.diag()]).sort(stable=True)
+    return values, parts[:, order][:, :, order]
 
 
-def _shares(weights: Sequence[int]) -> Tensor:
-    counts = torch.tensor(weights, dtype=torch.float64)
-    return counts / counts.sum()
+def _across_batches(
+    parts: Tensor, shares: Tensor, places: Tensor, outside: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the jackknife's error (k,) of the mean's eigenvalues at ``places``, their bias and its error.
+
+    ``outside``: the curvature of directions whose own deviations are not known.
+    """
+    whole = torch.einsum("b,bij->ij", shares, parts)
+    odds = (shares / (1 - shares))[:, None, None]
+    left_out, vectors = torch.linalg.eigh(whole + odds * (whole - parts))  # the means of the others
+    fitted = torch.einsum("b,bik,bij,bjk->k", shares, vectors, parts, vectors)
+    values = torch.linalg.eigvalsh(whole)
+    spread = [float(deleted(values[k], left_out[:, k], shares)[1]) for k in places.tolist()]
+    noise = _noise(parts - whole, shares)
+    gap = values - fitted
+    bias = _bias_share(fitted, noise) * gap
+    # In one direction it is known to √(2/(B − 1)) of itself, as χ² with B − 1 degrees of freedom is.
+    known = (bias.abs() + 2 * _cancelled(values, noise)) * math.sqrt(2 / (len(shares) - 1))
+    beside = (outside / values).clamp(0, 1).nan_to_num().square() * gap
+    uncertain = torch.hypot(known, beside)
+    return torch.tensor(spread, dtype=torch.float64).sqrt(), bias[places], uncertain[places]
+
+
+def _cancelled(values: Tensor, noise: Tensor) -> Tensor:
+    """Return what pushes each of ascending values (p,) from below and from above, the smaller of the two.
+
+    A pair is pushed apart as the eigenvalues of a 2 × 2 matrix with the coupling of ``noise`` (R, p, p) are.
+    """
+    half = (values[:, None] - values).abs() / 2
+    pushed = torch.hypot(half, noise.square().mean(0).sqrt()) - half
+    return torch.minimum(pushed.tril(-1).sum(1), pushed.triu(1).sum(1))
+
+
+def _noise(deviations: Tensor, shares: Tensor) -> Tensor:
+    """Return simulated deviations of the mean of B parts from its expectation: (2·``_SIMULATED``, p, p)."""
+    count = len(shares)
+    draws = torch.randn(_SIMULATED, count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    noise = torch.einsum("rb,bij->rij", draws * shares * math.sqrt(count / (count - 1)), deviations)
+    return torch.cat([noise, -noise])
+
+
+def _bias_share(fitted: Tensor, noise: Tensor) -> Tensor:
+    """Return which part of the gap between λ and the cross-fitted value is bias, (p,): ½ to 1."""
+    values, vectors = torch.linalg.eigh(fitted.diag() + noise)
+    true = fitted.sort().values
+    bias = values.mean(0) - true
+    loss = true - (vectors.square() * fitted[:, None]).sum(1).mean(0)
+    share: Tensor = (bias / (bias + loss)).nan_to_num(0.5).clamp(0.5, 1)
+    return share

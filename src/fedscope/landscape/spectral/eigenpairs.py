@@ -26,7 +26,7 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, most_bias, sample_errors
+from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, sample_errors
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen
@@ -108,12 +108,9 @@ def top_eigenpairs(
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
     found = search.verified(found, certain=start is None) if search.inexact else found
-    among = most_bias(
-        found.bias_data, found.values.flip(0), torch.arange(pairs).flip(0)
-    )  # copies are near too
-    farther = among.abs() > found.bias_most.abs()
-    found = replace(found, bias_most=torch.where(farther, among, found.bias_most))
-    told = sample_errors(op, found.values, found.vectors) if by_sample else None
+    told = None
+    if by_sample:
+        told = sample_errors(op, found.values, found.vectors, found.stderr_data, found.forms)
     if told:
         samples, stderr, dof = told
         found = replace(found, samples=samples, stderr_data=stderr, dof_data=dof)
@@ -208,7 +205,7 @@ class _Search:
             stderr_data=errors.stderr,
             bias_data=errors.bias,
             dof_data=errors.dof,
-            bias_most=errors.bias_most,
+            stderr_bias=errors.stderr_bias,
             noise=krylov.noise,
             converged=bool((residuals <= goals).all()),
             matvecs=krylov.matvecs,
@@ -264,7 +261,7 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
         stderr_data=errors.stderr,
         bias_data=errors.bias,
         dof_data=errors.dof,
-        bias_most=errors.bias_most,
+        stderr_bias=errors.stderr_bias,
         certified=torch.zeros(len(values), dtype=torch.bool),
         forms=errors.forms,
     )
@@ -281,7 +278,7 @@ def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
         stderr_data=torch.cat([known.stderr_data, more.stderr_data]),
         bias_data=torch.cat([known.bias_data, more.bias_data]),
         dof_data=torch.cat([known.dof_data, more.dof_data]),
-        bias_most=torch.cat([known.bias_most, more.bias_most]),
+        stderr_bias=torch.cat([known.stderr_bias, more.stderr_bias]),
         certified=torch.cat([known.certified, more.certified]),
         forms=None if forms[0] is None or forms[1] is None else torch.cat([forms[0], forms[1]]),
     )

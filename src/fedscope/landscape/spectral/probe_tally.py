@@ -18,7 +18,7 @@ from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.spectral.results import Trace
-from fedscope.statistics.intervals import drawn_stderr, probed_data_error
+from fedscope.statistics.intervals import batches_freedom, drawn_stderr, probed_data_error
 
 
 def remainder(op: Operator, known: Subspace | None) -> Operator:
@@ -33,7 +33,7 @@ class TraceTally:
     """
 
     def __init__(self, op: Operator, known: Subspace | None, *, signs: bool) -> None:
-        self.known = known
+        self.known, self._op = known, op
         self._signs = signs  # probes of independent ±1 entries
         self._weights, self._finite = op.weights, op.finite_population
         self._forms: list[float] = []  # M values zᵀRz
@@ -42,6 +42,7 @@ class TraceTally:
         self._batches: list[Tensor] = []  # M × (B,): the batches' traces, as each probe estimates them
         self._variance: tuple[float, float] | None = None  # of zᵀRz, and its degrees of freedom
         self._errors: list[float] = []  # of each zᵀRz
+        self._samples: Tensor | None = None  # (N,): each sample's zᵀH_i z of the first probe
 
     @property
     def probes(self) -> int:
@@ -76,6 +77,8 @@ class TraceTally:
         """Add one probe and its product with the remainder."""
         self._count(z, product.vector)
         self._errors.append(product.form_error)
+        if self.probes == 1 and product.forms is not None and len(product.forms) > 1:
+            self._samples = self._op.sample_forms(z)
         if product.forms is not None and self.known is None:
             self._batches.append(product.forms.cpu())
         elif product.forms is not None and self.known and self.known.batches is not None:
@@ -120,6 +123,8 @@ class TraceTally:
                 batches.mean(0)[None] if exact else batches, self._weights
             )
             stderr_data = drawn_stderr(stderr_data, self._finite)
+            if self._samples is not None and math.isfinite(dof_data):
+                dof_data = min(dof_data, batches_freedom(batches.shape[1], self._samples))
         return Trace(
             value=self.mean,
             stderr_probe=math.sqrt(variance / self.probes),

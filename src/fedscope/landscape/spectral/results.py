@@ -18,7 +18,7 @@ from torch import Tensor
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.gauss_quadrature import share_limits
-from fedscope.statistics.intervals import bias_range, combined, interval, mean_stderr, sloped_interval
+from fedscope.statistics.intervals import combined, interval, mean_stderr, sloped_interval
 from fedscope.statistics.resolution import is_resolved
 
 
@@ -76,7 +76,7 @@ class Eigenpairs(Printed):
     matvecs: int
     seed: int
     certified: Tensor  # (k,) bool: known to be the i-th, but with a probability of 0.1 %
-    bias_most: Tensor  # (k,) float64: the most that may be, in a crowd more (:mod:`.data_error`)
+    stderr_bias: Tensor  # (k,) float64: standard error of bias_data, as many degrees of freedom as batches
     subspace: Subspace | None = None  # the Krylov basis with its products
     forms: Tensor | None = None  # (k, B) float64: each batch's vᵀH_b v
     samples: Tensor | None = None  # (k, N) float64: each sample's vᵀH_i v; None where they cannot be told
@@ -102,29 +102,26 @@ class Eigenpairs(Printed):
             bias_data=self.bias_data[chosen],
             dof_data=self.dof_data[chosen],
             certified=self.certified[chosen],
-            bias_most=self.bias_most[chosen],
+            stderr_bias=self.stderr_bias[chosen],
             forms=None if self.forms is None else self.forms[chosen],
             samples=None if self.samples is None else self.samples[chosen],
         )
 
     def population(self, i: int = 0) -> Estimate:
-        """Estimate the i-th eigenvalue of the population: the value less its bias, with the data's error."""
-        value = float(self.values[i] - self.bias_data[i])
-        return Estimate(value, float(self.stderr_data[i]), float(self.dof_data[i]))
+        """Estimate the i-th eigenvalue of the population: the value less its bias, with both errors."""
+        data = float(self.stderr_data[i]), float(self.dof_data[i])
+        bias = float(self.stderr_bias[i]), 1.0 if self.forms is None else self.forms.shape[1] - 1.0
+        return Estimate(float(self.values[i] - self.bias_data[i]), *combined(data, bias))
 
     def interval(self, i: int = 0, level: float = 0.95) -> tuple[float, float]:
         """Return a confidence interval of the i-th eigenvalue of the population.
 
         It is Student's on a logarithmic scale, unless the value is within two standard errors of 0: a draw
-        without the few samples of high curvature has too low a value and too low an error together. In a
-        crowd, where the bias is open, it reaches from that for the largest to that for none. The residual,
-        which bounds the error of the value on these samples, is added at both ends.
+        without the few samples of high curvature has too low a value and too low an error together. The
+        residual, which bounds the error of the value on these samples, is added at both ends.
         """
-        residual = float(self.residuals[i])
-        biases = bias_range(float(self.bias_data[i]), float(self.bias_most[i]))
-        values = [float(self.values[i]) - bias for bias in biases]
-        reach = [_lognormal(replace(self.population(i), value=value), level) for value in values]
-        return min(low for low, _ in reach) - residual, max(high for _, high in reach) + residual
+        (low, high), residual = _lognormal(self.population(i), level), float(self.residuals[i])
+        return low - residual, high + residual
 
 
 def _lognormal(estimate: Estimate, level: float) -> tuple[float, float]:

@@ -155,7 +155,7 @@ def test_lambda_max_is_too_high_by_what_leaving_batches_out_says() -> None:
     bias = (len(parts) - 1) * (sum(left) / len(left) - largest(parts))
     assert one is not None
     assert bias > 0
-    assert one.bias == pytest.approx(bias, rel=0.1)
+    assert one.bias == pytest.approx(bias, rel=0.2)  # of six batches each is fitted to five
     low, high = one.interval()
     assert (low + high) / 2 == pytest.approx(one.value - one.bias)
 

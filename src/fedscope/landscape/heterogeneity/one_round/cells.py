@@ -22,7 +22,6 @@ from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.probe_tally import remainder
 from fedscope.landscape.spectral.results import Eigenpairs
-from fedscope.statistics.intervals import bias_range
 from fedscope.streams import torch_stream
 
 Quantity = Literal["loss", "lambda_max", "trace"]
@@ -119,10 +118,9 @@ def _largest(op: Operator, samples: str, pairs: Eigenpairs) -> Paired:
     value = float(pairs.values[0])
     if pairs.forms is None or op.weights is None:
         return Paired(value, {}, bound=float(pairs.residuals[0]))
-    least, most = bias_range(float(pairs.bias_data[0]), float(pairs.bias_most[0]))
     part = Part(pairs.forms[:1].double().cpu(), op.weights, op.finite_population)
-    bound = float(pairs.residuals[0]) + (most - least) / 2
-    return Paired(value, {samples: part}, bias=(least + most) / 2, bound=bound)
+    bound = float(pairs.residuals[0] + pairs.stderr_bias[0])
+    return Paired(value, {samples: part}, bias=float(pairs.bias_data[0]), bound=bound)
 
 
 def _trace(

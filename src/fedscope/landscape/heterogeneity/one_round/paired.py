@@ -59,7 +59,7 @@ class Paired(Printed):
     value: float
     parts: Mapping[str, Part]  # by the name of a set of samples
     bias: float = 0.0
-    bound: float = 0.0  # of an error that is no spread: an eigenvalue's residual, an open bias
+    bound: float = 0.0  # of an error that is no spread: an eigenvalue's residual, its bias's error
     low: float = -math.inf  # the least that the number can be
     high: float = math.inf  # the most
 
