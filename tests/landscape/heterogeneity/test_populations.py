@@ -55,7 +55,8 @@ def variance_of_square(batch: Tensor, factor: float) -> float:
     """4 mᵀΣm/B + 2 tr Σ²/B² of a mean m of B batches: tr Σ² by enumeration of four different batches."""
     B, mean = len(batch), batch.mean(0)
     of_four = [
-        float((batch[a] - batch[b]) @ (batch[c] - batch[d])) ** 2 / 4 for a, b, c, d in permutations(range(B), 4)
+        float((batch[a] - batch[b]) @ (batch[c] - batch[d])) ** 2 / 4
+        for a, b, c, d in permutations(range(B), 4)
     ]
     second = sum(of_four) / len(of_four) / B**2
     first = float(mean @ torch.cov(batch.T) @ mean) / B - second
@@ -112,7 +113,7 @@ def test_scale_free_norms_are_of_the_ratios_and_no_common_factor_moves_them(read
 def test_norms_of_one_population_have_no_gap_on_average() -> None:
     """Linear regression with known features, whose Hessian is E[x xᵀ]: all clients draw from one population.
 
-    Jackknife variances, which count what is of second order twice, put this at −6 standard errors of the mean.
+    Jackknife variances, which count what is of second order twice, put this at −6 standard errors.
     """
     rows, features, clients, scales = 64, 20, 4, torch.linspace(0.7, 1.4, 20, dtype=torch.float64)
     found: dict[tuple[str, Reading], list[tuple[float, float]]] = {}

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, OVER_PAIRS, Table
 from fedscope.records.client_paths import CriticalStep
 from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Function, Point
+from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import Estimate
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -172,13 +173,14 @@ def _close(k: int, separation: float) -> list[str]:
 def _diagonals(record: ClientsRecord) -> Table:
     cross = record.cross_client
     assert cross
+    names = [name for name in OVER_PAIRS if getattr(cross, name)]
     rows = []
-    for reading in ("tensor", "parameter"):
-        means = [cross.mean(symbol, reading) for symbol in ("H_N", "H_D")]
+    for reading in READINGS:
+        means = [cross.mean(symbol, reading) for symbol in names]
         rows.append(
             (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
         )
-    return Table("Hessian diagonals", ("diagonal", "H_N", "H_D"), tuple(rows), ())
+    return Table("Hessian diagonals", ("diagonal", *(OVER_PAIRS[name] for name in names)), tuple(rows), ())
 
 
 def estimate_text(one: Estimate) -> str:

@@ -85,8 +85,8 @@ def cross_client(
 
     Raises:
         UserError: fewer than 2 clients, fewer than 3 groups, unknown ``pairs``, both ``rtol`` and ``probes``,
-            or ``generator`` and ``seed``, fewer than 4 ``sample_probes``, or clients whose parameters differ in
-            names or sizes.
+            or ``generator`` and ``seed``, fewer than 4 ``sample_probes`` but not 0, or clients whose
+            parameters differ in names or sizes.
     """
     if pairs not in get_args(Pairs):
         raise UserError(f"pairs is {pairs!r}; choose one of {', '.join(get_args(Pairs))}")

@@ -121,7 +121,7 @@ def client_parts(
 def of_populations(
     found: Comparison, parts: Sequence[Parts], pairs: Pairs
 ) -> tuple[Estimate, Estimate, Estimate]:
-    """Return H_N, scale-free H_N and H_D of the populations, with the errors over probes and samples together.
+    """Return H_N, scale-free H_N and H_D of the populations, with errors over probes and samples together.
 
     NaN where a client's norm is below the samples' noise: for H_D where its U_kk is not positive, for H_N
     where it is below its standard error too.
@@ -214,11 +214,12 @@ def _probed(op: Operator, generator: torch.Generator, probes: int) -> Iterator[T
 def _products(parts: Tensor, diagonals: Tensor) -> Tensor:
     """Return the inner products (m, B, m·B + K) of parts (m, B, n) with each other and with diagonals."""
     rows = parts.flatten(0, 1)
-    width, total = max(1, _CHUNK // len(rows)), 0.0
+    width = max(1, _CHUNK // len(rows))
+    total = torch.zeros(len(rows), len(rows) + len(diagonals), dtype=torch.float64, device=rows.device)
     for piece, others in zip(rows.split(width, 1), diagonals.split(width, 1), strict=True):
         wide = piece.double()
-        total = total + wide @ torch.cat([wide, others.to(wide)]).T
-    return torch.as_tensor(total).unflatten(0, parts.shape[:2]).cpu()
+        total += wide @ torch.cat([wide, others.to(wide)]).T
+    return total.view(*parts.shape[:2], -1).cpu()
 
 
 def _parts(seen: Sequence[Tensor], sizes: Tensor, factor: float, client: int) -> Parts:
@@ -238,13 +239,11 @@ def _parts(seen: Sequence[Tensor], sizes: Tensor, factor: float, client: int) ->
     noisy = float(sizes @ along) / (M**2 * (B - 1))
     second = _square_trace([_centred(gram, shares) * (sizes[:, None] * sizes).sqrt() for gram in grams])
     variance = 4 * (first / N - second / N**2) + 2 * factor * second / N**2 / rest + factor * probed
-    return Parts(
-        shares, factor, onto.mean(0), _unlike(squares), factor * variance, factor * 2 * noisy / N
-    )
+    return Parts(shares, factor, onto.mean(0), _unlike(squares), factor * variance, factor * 2 * noisy / N)
 
 
 def _square_trace(grams: Sequence[Tensor]) -> float:
-    """Return tr Σ², unbiased, from Gram matrices (m, m, B, B) of B vectors less their mean (Himeno and Yamada).
+    """Return tr Σ² without bias from Gram matrices (m, m, B, B) of B vectors less their mean (Himeno, Yamada).
 
     B (B − 2) (B − 3) tr Σ² = (B − 2) Σ_ab g_ab² + (Σ_a g_aa)²/(B − 1) − B Σ_a g_aa².
     """

@@ -7,7 +7,6 @@ What batches say goes along: where all A_i are means over batches of the same si
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
