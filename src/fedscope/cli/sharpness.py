@@ -45,11 +45,10 @@ EXAMPLES = {
               help="Radius or deviation of all that have one. [default: each one's own]")  # fmt: skip
 @click.option("--m", type=click.IntRange(1), default=128, show_default=True,
               help="Samples of a batch that has a perturbation of its own (worst cases).")  # fmt: skip
-@click.option(
-    "--steps", type=click.IntRange(1), default=20, show_default=True, help="Of a worst case's search."
-)
+@click.option("--steps", type=click.IntRange(1), default=20, show_default=True,
+              help="Of a worst case's search.")  # fmt: skip
 @click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
-              help="Worst cases by Auto-PGD as published and, for p = ∞, from vertex to vertex; or by Auto-PGD as "
+              help="Worst cases by Auto-PGD as published, for p = ∞ from vertex to vertex; or by Auto-PGD as "
               "the program of Andriushchenko et al. has it.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(2), default=20, show_default=True,
               help="Pairs of random perturbations; half as many for PAC-Bayes σ.")  # fmt: skip

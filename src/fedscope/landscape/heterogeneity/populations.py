@@ -243,7 +243,7 @@ def _parts(seen: Sequence[Tensor], sizes: Tensor, factor: float, client: int) ->
 
 
 def _square_trace(grams: Sequence[Tensor]) -> float:
-    """Return tr Σ² without bias from Gram matrices (m, m, B, B) of B vectors less their mean (Himeno, Yamada).
+    """Return tr Σ² without bias from Gram matrices (m, m, B, B) of B centred vectors (Himeno, Yamada).
 
     B (B − 2) (B − 3) tr Σ² = (B − 2) Σ_ab g_ab² + (Σ_a g_aa)²/(B − 1) − B Σ_a g_aa².
     """

@@ -163,13 +163,11 @@ class Vertices:
 
 def _climbed(f: Ascended, c: Tensor, rho: float, at: Tensor, steps: int) -> tuple[float, Tensor, int]:
     """Return the largest loss from a vertex on, the vertex to look at next, and how many were looked at."""
-    best, taken = -math.inf, 0
-    for taken in range(1, steps + 1):
+    best, before, taken = -math.inf, None, 0
+    while taken < steps and (before is None or not torch.equal(at, before)):
         loss, g = f(at)
-        best, before = max(best, loss), at
+        best, before, taken = max(best, loss), at, taken + 1
         at = torch.where(g == 0, at, rho * c * g.sign())
-        if torch.equal(at, before):
-            break
     return best, at, taken
 
 

@@ -43,8 +43,8 @@ def worst_case_sharpness(
 ) -> Sharpness:
     """Estimate worst-case sharpness from below by a search in each batch.
 
-    Nothing is averaged over draws, so that ``stderr_draws`` is 0; ``stderr_data`` is over the batches, for the mean over
-    all batches of as many samples.
+    Nothing is averaged over draws, so that ``stderr_draws`` is 0; ``stderr_data`` is over the batches, for
+    the mean over all batches of as many samples.
 
     Args:
         model: any module; copied, never modified.
