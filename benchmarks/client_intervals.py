@@ -25,6 +25,7 @@ from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 
 BLOCKS = (("first", 12), ("second", 8), ("third", 4))
 READINGS = ("parameter", "tensor")
+BUMPS = (0.0, 0.5, 1.0, 2.0, 5.0)
 Found = list[tuple[float, float, float]]  # value and interval
 
 
@@ -144,6 +145,11 @@ def summary(found: Found, truth: float) -> dict[str, float]:
     }
 
 
+def _tell(rows: Mapping[str, Mapping[str, float]]) -> None:
+    key = list(rows)[-1]
+    print(key, {part: round(value, 3) for part, value in rows[key].items()}, flush=True)
+
+
 def main() -> None:
     """Measure all populations and bumps, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -152,18 +158,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where the record goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rows = {}
+    rows: dict[str, dict[str, float]] = {}
     for name, population in POPULATIONS.items():
-        for (what, reading), truth in population.truth().items():
-            rows[f"{what} ({reading}), {name}"] = truth
+        truth = population.truth()
         for (what, reading), found in norms(population, given.draws, given.probes).items():
-            key = f"{what} ({reading}), {name}"
-            rows[key] = summary(found, rows[key])
-            print(key, {part: round(value, 3) for part, value in rows[key].items()}, flush=True)
-    for bump in (0.0, 0.5, 1.0, 2.0, 5.0):
-        key = f"barrier of {bump:g} standard errors"
-        rows[key] = summary(*barriers(bump, given.draws))
-        print(key, {part: round(value, 3) for part, value in rows[key].items()}, flush=True)
+            rows[f"{what} ({reading}), {name}"] = summary(found, truth[what, reading])
+            _tell(rows)
+    for bump in BUMPS:
+        rows[f"barrier of {bump:g} standard errors"] = summary(*barriers(bump, given.draws))
+        _tell(rows)
     if given.json:
         content = {
             "schema": "fedscope/benchmark-client-intervals/1", "machine": machine.record(None),

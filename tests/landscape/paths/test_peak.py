@@ -143,9 +143,11 @@ def test_a_curve_far_below_0_leaves_less_room_above_it_the_lower_it_is() -> None
     ones, deep = torch.ones(64, dtype=torch.float64), list[float]()
     values = torch.linspace(-1, 1, 64, dtype=torch.float64)
     for depth in (0.1, 1.0, 10.0):
-        found = reach(
-            peak(lambda t, d=depth: (values - d) * t * (1 - t), ones, points=3, steps=0), ones, sample_error
-        )
+
+        def curve(t: float, depth: float = depth) -> Tensor:
+            return (values - depth) * t * (1 - t)
+
+        found = reach(peak(curve, ones, points=3, steps=0), ones, sample_error)
         assert found.ends[0] == 0
         deep.append(found.ends[1])
     assert deep == sorted(deep, reverse=True)

@@ -239,15 +239,16 @@ def test_the_maximum_of_a_convex_loss_over_a_box_is_at_the_best_of_all_vertices(
 
 def digits_net(kind: int) -> nn.Sequential:
     torch.manual_seed(kind)
-    make = (
-        lambda: nn.Sequential(nn.Linear(64, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10)),
-        lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10)),
-        lambda: nn.Sequential(
+    if kind == 0:
+        net = nn.Sequential(nn.Linear(64, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10))
+    elif kind == 1:
+        net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10))
+    else:
+        net = nn.Sequential(
             nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
             nn.Linear(288, 10),
-        ),
-    )[kind]  # fmt: skip
-    net, (x, y) = make(), digits()
+        )  # fmt: skip
+    x, y = digits()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     for rows in torch.randint(1000, (200, 64)):
         optimizer.zero_grad()
