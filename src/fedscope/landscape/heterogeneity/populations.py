@@ -124,14 +124,14 @@ def of_populations(
     """Return H_N, scale-free H_N and H_D of the populations, with errors over probes and samples together.
 
     NaN where a client's norm is below the samples' noise: for H_D where its U_kk is not positive, for H_N
-    where it is below its standard error too.
+    where it is below a third of its standard error too.
     """
     inner = found.inner.clone()
     for k, one in enumerate(parts):
         inner[k, k] = _square(one, found.inner[k, k])
     (norms, _), (plain, _) = relations(inner), relations(found.inner)
     noise = torch.tensor([max(one.variance, one.least) for one in parts], dtype=torch.float64)
-    norms = torch.where(norms**4 > noise, norms, torch.nan)
+    norms = torch.where(norms**2 > noise.sqrt() / 3, norms, torch.nan)
     root = (norms + found.norms - plain, 1 / (2 * norms), -1 / (4 * norms**3))
     log = (norms.log() + found.logs - plain.log(), 1 / (2 * norms**2), -1 / (2 * norms**4))
     dof = found.H_N.dof

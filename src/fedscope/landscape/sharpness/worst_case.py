@@ -8,7 +8,6 @@ the larger S: every batch has its own δ. At a minimum of ½ wᵀAw with c = 1, 
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.objective import Perturbed
 from fedscope.landscape.sharpness.results import Sharpness
-from fedscope.landscape.sharpness.searches import Ascended, AutoPGD, Search, Vertices
+from fedscope.landscape.sharpness.searches import AutoPGD, Search, Vertices
 from fedscope.statistics.intervals import data_stderr
 
 
@@ -74,9 +73,8 @@ def worst_case_sharpness(
         normalize_logits=normalize_logits,
     )  # fmt: skip
     c, rises = geometry.scales(objective.weights), []
-    done = _Counter(progress)
     for b in range(len(objective.sizes)):
-        seen = _Seen(partial(objective.gradient, b), done)
+        seen = _Seen(objective, b, progress)
         before, largest = climb(seen, geometry, c, rho)
         rises.append(largest - before)
         if isinstance(climb, Vertices) and seen.best is not None:
@@ -103,27 +101,18 @@ def check_radius(rho: float) -> None:
         raise UserError(f"rho is {rho}; a radius is a positive number, such as 0.05")
 
 
-class _Counter:
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress, self._done = progress, 0
-
-    def count(self) -> None:
-        self._done += 1
-        if self._progress:
-            self._progress(self._done, None)
-
-
 class _Seen:
     """A batch's loss and gradient, and where the loss was largest."""
 
-    def __init__(self, f: Ascended, done: _Counter) -> None:
-        self._f, self._done = f, done
+    def __init__(self, objective: Perturbed, b: int, progress: Progress | None) -> None:
+        self._objective, self._b, self._progress = objective, b, progress
         self._most = -math.inf
         self.best: Tensor | None = None
 
     def __call__(self, delta: Tensor) -> tuple[float, Tensor]:
-        found = self._f(delta)
-        self._done.count()
+        found = self._objective.gradient(self._b, delta)
+        if self._progress:
+            self._progress(self._objective.gradients, None)
         if found[0] > self._most:
             self._most, self.best = found[0], delta
         return found
