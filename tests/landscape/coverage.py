@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy, embedding_bag
 
 from fedscope.landscape.operators.adapters import LambdaOperator
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
-from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.base import Operator, Product, runs
 
 DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
 NOMINAL = 0.95
@@ -47,13 +47,10 @@ class BatchMatrices(Operator):
         """The exact trace."""
         return float(self._matrices.mean(0).trace())
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
-        """The parts of each batch."""
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor:
+        """Those of runs of batches."""
         parts = probes[:, None] * (self._matrices @ probes.T).permute(2, 0, 1)  # (m, B, n)
-        blocks = [piece.sum(2) for piece in parts.split([length for _, length in self.blocks], 2)]
-        whole = parts.mean(1)
-        gram = torch.einsum("mbi,lbi->bml", parts, parts)
-        return DiagonalParts(torch.stack(blocks, 2), parts @ onto.T, gram, whole @ whole.T)
+        return torch.stack([parts[:, list(run)].mean(1) for run in runs(len(self._matrices), most)], 1)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         images = (self._matrices @ rows.T).mT  # (B, m, n)

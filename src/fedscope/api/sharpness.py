@@ -85,8 +85,9 @@ def sharpness(
         only: names of quantities, such as ``pac_bayes``, or ``all``; none: the usual ones.
         rho: radius of every quantity that has one; None: each one's own.
         m: samples of a batch that has a perturbation of its own.
-        steps: of Auto-PGD.
-        reading: Auto-PGD as published, or as the program of Andriushchenko et al. has it.
+        steps: of the search for worst cases.
+        reading: Auto-PGD as published and for p = ∞ ``Vertices``, or Auto-PGD as the program of
+            Andriushchenko et al. has it.
         pairs: of random perturbations.
         normalize_logits: of worst and average cases.
         layer: name of the weights that relative flatness is of; None: the last linear layer's.

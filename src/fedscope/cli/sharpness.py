@@ -45,12 +45,16 @@ EXAMPLES = {
               help="Radius or deviation of all that have one. [default: each one's own]")  # fmt: skip
 @click.option("--m", type=click.IntRange(1), default=128, show_default=True,
               help="Samples of a batch that has a perturbation of its own (worst cases).")  # fmt: skip
-@click.option("--steps", type=click.IntRange(1), default=20, show_default=True, help="Of Auto-PGD.")
+@click.option("--steps", type=click.IntRange(1), default=20, show_default=True,
+              help="Of a worst case's search.")  # fmt: skip
 @click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
-              help="Auto-PGD as published, or as the program of Andriushchenko et al. has it.")  # fmt: skip
+              help="Worst cases by Auto-PGD as published, for p = ∞ from vertex to vertex; or by Auto-PGD as "
+              "the program of Andriushchenko et al. has it.")  # fmt: skip
 @click.option("--pairs", type=click.IntRange(2), default=20, show_default=True,
               help="Pairs of random perturbations; half as many for PAC-Bayes σ.")  # fmt: skip
-@click.option("--normalize-logits", is_flag=True, help="Of worst and average cases, by the logits' norm.")
+@click.option(
+    "--normalize-logits", is_flag=True, help="Of worst and average cases: by the norm, less the mean."
+)
 @click.option(
     "--layer", metavar="NAME", help="Weights of relative flatness. [default: the last linear layer's]"
 )

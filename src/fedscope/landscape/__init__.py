@@ -41,7 +41,7 @@ from fedscope.landscape.sharpness.relative_flatness import (
     relative_flatness,
 )
 from fedscope.landscape.sharpness.results import Sharpness
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
@@ -98,6 +98,7 @@ __all__ = [
     "Symmetry",
     "Trace",
     "UpdateSharpness",
+    "Vertices",
     "as_operator",
     "average_sharpness",
     "averaging_barrier",

@@ -61,6 +61,8 @@ class Barriers(Plain):
     matrix: Matrix  # (K, K): of each pair; NaN on the diagonal [loss]
     stderr: Matrix  # standard errors over the samples [loss]
     similarities: Matrix  # (K, K): cosines of the parameters
+    low: Matrix | None = None  # lower ends of the 95 % intervals, 0 at least [loss]
+    high: Matrix | None = None  # upper ends [loss]
 
 
 class AllBarriers(Plain):

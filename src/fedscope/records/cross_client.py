@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from fedscope.choices import Reading
 from fedscope.pairing import Pairing
-from fedscope.records.estimates import Eigenvalue, Estimate, Symbol
+from fedscope.records.estimates import Eigenvalue, Estimate, MeanSymbol, Symbol
 from fedscope.records.numbers import Count, Many, Number, Several
 from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
@@ -42,6 +42,13 @@ class BySymbol(Plain, Generic[Value]):
         return (found.tensor if reading == "tensor" else found.parameter) if found else None
 
 
+class Populations(BySymbol[Estimate]):
+    """Means over pairs of clients of what their samples were drawn from."""
+
+    # the mean over pairs of (‖D_k‖ − ‖D_j‖)²/(‖D_k‖·‖D_j‖)
+    H_N_scale_free: ByReading[Estimate] | None = None
+
+
 class CrossClient(Plain):
     """How much the curvature of the clients' models differs."""
 
@@ -49,6 +56,8 @@ class CrossClient(Plain):
     pairs: Literal["distinct", "all_including_self"]  # that the means are over
     H_N: Means  # Hessian norm: mean over pairs of (‖D_k‖ − ‖D_j‖)² [(loss/w²)²]
     H_D: Means  # Hessian direction: mean over pairs of the cosine of D_k and D_j, from −1 to 1
+    # H_N divided by ‖D_k‖·‖D_j‖ pair by pair: the mean over pairs of (‖D_k‖ − ‖D_j‖)²/(‖D_k‖·‖D_j‖)
+    H_N_scale_free: ByReading[Estimate] | None = None
     weights: str | None = None  # ``client`` or ``global``: whose weights were measured
     data: str | None = None  # ``own`` or ``global``: on each client's own rows, or on the same for all
     probes: Count | Many[Count] = 0  # of each client, where it differs from client to client [probes]
@@ -69,7 +78,7 @@ class CrossClient(Plain):
     matrices: BySymbol[Matrix] | None = None  # the value of each pair; NaN on the diagonal
     matrices_resolved: BySymbol[Many[Many[bool]]] | None = None  # whether the value of each pair is resolved
     # H_N and H_D of all that the clients' samples were drawn from
-    populations: BySymbol[Estimate] | None = None
+    populations: Populations | None = None
     uploads: dict[str, str] | None = None  # the clients' files and their hashes
     rows: str | None = None  # "redrawn": the run did not store which rows the clients hold
     rows_sha256: str | None = None  # hash of the rows that the clients hold
@@ -88,16 +97,15 @@ class CrossClient(Plain):
         """The clients' numbers; of an older record, which does not state them, 0, 1, 2, …"""
         return self.numbers or tuple(range(self.clients))
 
-    def mean(self, symbol: Symbol, reading: Reading) -> Estimate | None:
+    def mean(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
         """Return the mean over pairs; None where the reading was not measured."""
-        means = self.H_N if symbol == "H_N" else self.H_D
-        return means.tensor if reading == "tensor" else means.parameter
+        return _of(self, symbol, reading)
 
-    def population(self, symbol: Symbol, reading: Reading) -> Estimate | None:
+    def population(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
         """Return the mean over pairs for what the samples were drawn from; None where it is not known."""
-        return self.populations.of(symbol, reading) if self.populations else None
+        return _of(self.populations, symbol, reading)
 
-    def compared(self, symbol: Symbol, reading: Reading) -> Estimate | None:
+    def compared(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
         """Return what is compared with another record's: :meth:`population`, or else :meth:`mean`."""
         return self.population(symbol, reading) or self.mean(symbol, reading)
 
@@ -119,3 +127,8 @@ class CrossClient(Plain):
             [is_resolved(value, None, low, high) for value in row]
             for row in self.matrix(symbol, reading) or ()
         ]
+
+
+def _of(found: CrossClient | Populations | None, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
+    entries: ByReading[Estimate] | None = getattr(found, symbol, None)
+    return getattr(entries, reading, None)

@@ -9,6 +9,7 @@ from fedscope.validation import Plain
 
 Symbol = Literal["H_N", "H_D"]
 SYMBOLS: tuple[Symbol, ...] = ("H_N", "H_D")
+MeanSymbol = Literal["H_N", "H_N_scale_free", "H_D"]  # of what is averaged over pairs
 Errors = tuple[tuple[float, float], ...]  # known standard errors, each with its degrees of freedom
 
 
@@ -67,8 +68,8 @@ class Estimate(Entry):
         """The standard error, where it is known."""
         return known((self.stderr, self.dof))
 
-    def resolves(self, symbol: Symbol) -> bool:
-        """Say whether this is a resolved ``H_N`` or ``H_D``.
+    def resolves(self, symbol: MeanSymbol) -> bool:
+        """Say whether this is a resolved mean over pairs.
 
         An older record does not state it. Its means are cut to the range: one at an end with an error was
         beyond it.

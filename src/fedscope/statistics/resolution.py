@@ -10,7 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 UNRESOLVED = "unresolved"
-RANGES: Mapping[str, tuple[float, float]] = {"H_N": (0.0, math.inf), "H_D": (-1.0, 1.0)}
+RANGES: Mapping[str, tuple[float, float]] = {
+    "H_N": (0.0, math.inf),
+    "H_N_scale_free": (0.0, math.inf),
+    "H_D": (-1.0, 1.0),
+}
 _ROUNDING = 1e-6  # of products in float32, beyond an end of the range and relative to it
 
 

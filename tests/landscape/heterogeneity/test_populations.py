@@ -1,6 +1,6 @@
 """H_N and H_D of what the clients' samples were drawn from, against brute force with noiseless probes."""
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import pytest
 import torch
@@ -44,39 +44,99 @@ def relations(batches: list[Tensor], factor: float) -> tuple[Tensor, float]:
         inner[k, k] += factor * (unlike - inner[k, k])
     norms = inner.diagonal().sqrt()
     cosines = inner / torch.outer(norms, norms)
-    return norms, float(cosines[~torch.eye(len(means), dtype=torch.bool)].mean())
+    return norms, float(cosines[OFF].mean())
 
 
 def without(batches: Tensor, k: int, b: int) -> list[Tensor]:
     return [torch.cat([one[:b], one[b + 1 :]]) if client == k else one for client, one in enumerate(batches)]
 
 
+def variance_of_square(batch: Tensor, factor: float) -> float:
+    """4 mᵀΣm/B + 2 tr Σ²/B² of a mean m of B batches: tr Σ² by enumeration of four different batches."""
+    B, mean = len(batch), batch.mean(0)
+    of_four = [
+        float((batch[a] - batch[b]) @ (batch[c] - batch[d])) ** 2 / 4
+        for a, b, c, d in permutations(range(B), 4)
+    ]
+    second = sum(of_four) / len(of_four) / B**2
+    first = float(mean @ torch.cov(batch.T) @ mean) / B - second
+    return 4 * factor * first + 2 * factor**2 * second / (1 - 1 / B)
+
+
+OFF = ~torch.eye(CLIENTS, dtype=torch.bool)
+
+
 @pytest.mark.parametrize("factor", [1.0, 0.75])
 @pytest.mark.parametrize("reading", ["parameter", "tensor"])
-def test_they_are_jackknifed_products_of_different_batches(reading: Reading, factor: float) -> None:
+def test_they_are_what_brute_force_over_batches_gives(reading: Reading, factor: float) -> None:
     """Bias and variance times 1 − N/M of a finite population."""
     batches = diagonals()
     found = measured(batches, population=None if factor == 1 else round(4 * BATCHES / (1 - factor)))
     if reading == "tensor":
         batches = torch.stack([batches[..., :2].sum(2), batches[..., 2:].sum(2)], 2)
     norms, mean = relations(list(batches), factor)
-    variances, mean_variance = torch.zeros(CLIENTS, dtype=torch.float64), 0.0
-    value, corrected = mean, norms.clone()
+    mean_variance, value = 0.0, mean
     for k in range(CLIENTS):
-        left = [relations(without(batches, k, b), factor) for b in range(BATCHES)]
-        left_norms = torch.stack([one[k] for one, _ in left])
-        left_means = torch.tensor([one for _, one in left], dtype=torch.float64)
+        left = [relations(without(batches, k, b), factor)[1] for b in range(BATCHES)]
+        left_means = torch.tensor(left, dtype=torch.float64)
         value -= factor * (BATCHES - 1) * float(left_means.mean() - mean)
-        corrected[k] -= factor * (BATCHES - 1) * (left_norms.mean() - norms[k])
-        times = factor * (BATCHES - 1) ** 2 / BATCHES
-        variances[k] = times * left_norms.var()
-        mean_variance += times * float(left_means.var())
+        mean_variance += factor * (BATCHES - 1) ** 2 / BATCHES * float(left_means.var())
     H_D = found.H_D_population[reading]
     assert H_D.value == pytest.approx(value, rel=1e-9)
     assert H_D.stderr == pytest.approx(mean_variance**0.5, rel=1e-9)
+    of_squares = torch.tensor([variance_of_square(one, factor) for one in batches], dtype=torch.float64)
+    variances = of_squares / (4 * norms**2)
+    corrected = norms + variances / (2 * norms)
     gaps = (corrected[:, None] - corrected) ** 2 - variances[:, None] - variances
-    expected = float(gaps[~torch.eye(CLIENTS, dtype=torch.bool)].mean())
-    assert found.H_N_population[reading].value == pytest.approx(expected, rel=1e-9)
+    assert found.H_N_population[reading].value == pytest.approx(float(gaps[OFF].mean()), rel=1e-9)
+    relative = variances / norms**2
+    logs = norms.log() + relative
+    ratios = (logs[:, None] - logs).exp()
+    both = (ratios + 1 / ratios)[OFF]
+    wanted = (both - 2 - both * (relative[:, None] + relative)[OFF] / 2).mean()
+    assert found.H_N_scale_free_population[reading].value == pytest.approx(float(wanted), rel=1e-9)
+
+
+@pytest.mark.parametrize("reading", ["parameter", "tensor"])
+def test_scale_free_norms_are_of_the_ratios_and_no_common_factor_moves_them(reading: Reading) -> None:
+    batches = diagonals()
+    found, larger = measured(batches), measured(1000 * batches)
+    norms = torch.tensor([one.value for one in found.squared_norms[reading]]).sqrt()
+    wanted = ((norms[:, None] - norms) ** 2 / torch.outer(norms, norms))[OFF].mean()
+    assert found.H_N_scale_free[reading].value == pytest.approx(float(wanted), rel=1e-6)
+    for name in ("H_N_scale_free", "H_N_scale_free_population"):
+        one, other = getattr(found, name)[reading], getattr(larger, name)[reading]
+        assert other.value == pytest.approx(one.value, rel=1e-9)
+        assert other.interval() == pytest.approx(one.interval(), rel=1e-6, abs=1e-12)
+
+
+def test_norms_of_one_population_have_no_gap_on_average() -> None:
+    """Linear regression with known features, whose Hessian is E[x xᵀ]: all clients draw from one population.
+
+    Jackknife variances, which count what is of second order twice, put this at −6 standard errors.
+    """
+    rows, features, clients, scales = 64, 20, 4, torch.linspace(0.7, 1.4, 20, dtype=torch.float64)
+    found: dict[tuple[str, Reading], list[tuple[float, float]]] = {}
+    for seed in range(60):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(clients, rows, features, generator=generator, dtype=torch.float64)
+        x = (x + torch.randn(clients, rows, 1, generator=generator, dtype=torch.float64)) * scales
+        parts = x.view(clients, 16, rows // 16, features)
+        own = [BatchMatrices(one.mT @ one / (rows // 16), rows // 16, blocks=BLOCKS) for one in parts]
+        cross = cross_client(own, probes=32, seed=seed)
+        for name in ("H_N", "H_N_scale_free"):
+            for reading in READINGS:
+                one = getattr(cross, f"{name}_population")[reading]
+                found.setdefault((name, reading), []).append((one.value, one.interval()[1]))
+    for key, pairs in found.items():
+        values, highs = torch.tensor(pairs, dtype=torch.float64).T
+        assert abs(values.mean()) < 3 * values.std() / 60**0.5, key
+        assert (highs >= 0).double().mean() >= 0.92, key
+        assert highs.median() < 4 * 1.96 * values.std(), key  # from 0: half of it is the half-width
+
+
+BLOCKS = (("a", 12), ("b", 5), ("c", 3))
+READINGS: tuple[Reading, ...] = ("parameter", "tensor")
 
 
 def test_a_square_is_unbiased_over_all_draws_from_a_finite_population() -> None:
@@ -107,7 +167,7 @@ def test_a_whole_population_has_no_error_and_costs_no_product() -> None:
 def test_clients_with_the_same_samples_or_too_few_batches_have_none() -> None:
     batches = diagonals()
     assert not measured(batches[[0, 1, 1]]).H_D_population
-    assert not measured(batches[:, :2]).H_D_population
+    assert not measured(batches[:, :3]).H_D_population
     assert not cross_client(operators(batches), probes=16, sample_probes=0).H_D_population
     assert not cross_client(iter(operators(batches)), probes=16).H_D_population
 
@@ -125,9 +185,10 @@ def test_probes_of_several_blocks_are_as_good_as_of_one(monkeypatch: pytest.Monk
         assert ours.stderr == pytest.approx(theirs.stderr, rel=1e-9)
 
 
-def test_one_probe_is_refused() -> None:
-    with pytest.raises(UserError, match="take at least 2, or none"):
-        cross_client(operators(diagonals()), probes=16, sample_probes=1)
+@pytest.mark.parametrize("probes", [1, 3])
+def test_too_few_probes_are_refused(probes: int) -> None:
+    with pytest.raises(UserError, match="take at least 4, or none"):
+        cross_client(operators(diagonals()), probes=16, sample_probes=probes)
 
 
 def test_a_norm_below_the_samples_noise_is_unresolved() -> None:

@@ -53,7 +53,9 @@ def test_heights_are_those_of_a_fine_grid(
             split[other] = curves[int(curves[:, own].mean(1).argmax())][other]
         value = (2 * float(wanted.max()) + float(split.mean())) / 3
         assert float(found.values[i, j]) == pytest.approx(value, rel=1e-2)
-        assert float(found.stderr[i, j]) == pytest.approx(sample_error(split)[0], rel=2e-2)
+        low, high = found.estimate(i, j).interval()
+        stderr = sample_error(split)[0] or (high - low) / 2 / 1.96
+        assert float(found.stderr[i, j]) == pytest.approx(stderr, rel=2e-2)
 
 
 @pytest.mark.parametrize("population", [80, 60])
@@ -64,7 +66,8 @@ def test_of_a_finite_population_less_is_left_to_chance(
     left, data = 1 - 60 / population, Batches(INPUTS, TARGETS, batch_size=20, population=population)
     own = pair_barriers(plain[0], cross_entropy, data, plain[1])
     torch.testing.assert_close(own.heights, found.heights)
-    torch.testing.assert_close(own.stderr, left**0.5 * found.stderr)
+    torch.testing.assert_close(own.stderr[2], left**0.5 * found.stderr[2])
+    assert float(own.stderr[0, 1]) <= left**0.5 * float(found.stderr[0, 1])  # of 0: from its interval
     torch.testing.assert_close(own.losses_stderr, left**0.5 * found.losses_stderr)
     torch.testing.assert_close(own.values - own.heights, left * (found.values - found.heights))
     assert own.mean.stderr == pytest.approx(left**0.5 * found.mean.stderr)
@@ -91,8 +94,16 @@ def test_matrices_are_symmetric_and_their_mean_has_the_error_of_the_mean(found: 
     assert float(errors.norm()) / 6 < found.mean.stderr <= float(errors.mean())
     low, high = found.estimate(1, 2).interval()
     assert low < float(found.values[1, 2]) < high
-    assert found.estimate(0, 1).interval() == (0, 0)
     assert found.estimate(1, 1).interval() == (0, 0)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        ends = found.estimate(i, j).interval()
+        assert ends == (float(found.low[i, j]), float(found.high[i, j]))
+        assert 0 <= ends[0] < ends[1]
+        assert found.estimate(i, j).stderr > 0
+    low, high = found.mean.interval()
+    assert float(found.low[off].mean()) <= low < found.mean.value < high <= float(found.high[off].mean())
+    with pytest.raises(UserError, match=r"known at 0\.95 alone"):
+        found.mean.interval(0.9)
     assert found.mean_height == pytest.approx(float(found.heights[off].mean()))
 
 
@@ -172,6 +183,8 @@ def test_the_average_of_several_networks(plain: tuple[nn.Module, list[dict[str, 
     assert found.value == pytest.approx(float(gap.mean()), rel=1e-9)
     assert [found.stderr, found.dof] == pytest.approx(list(sample_error(gap)))
     assert found.loss - found.mean_loss == pytest.approx(found.value)
+    assert found.loss_stderr == pytest.approx(sample_error(losses(model, mean, INPUTS, TARGETS))[0])
+    assert found.mean_loss_stderr == pytest.approx(sample_error(p @ own)[0])
     assert found.passes == 4
     low, high = found.interval()
     assert low < found.value < high

@@ -248,3 +248,10 @@ def test_a_mean_update_within_the_rounding_of_the_weights_has_no_step() -> None:
     found = update_sharpness(model, mse_loss, (X, Y), opposite)
     assert math.isnan(found.server.step)
     assert [math.isfinite(one.step) for one in found.clients] == [True, True]
+
+
+def test_half_the_bracket_stands_at_both_ends_of_the_interval() -> None:
+    exact = CriticalStep(1.0, (0.94, 1.06), stderr=0.0, dof=9, length=2.0, steps=5)
+    assert exact.interval() == pytest.approx((0.94, 1.06))
+    drawn = CriticalStep(1.0, (0.94, 1.06), stderr=0.1, dof=math.inf, length=2.0, steps=5)
+    assert drawn.interval() == pytest.approx((1 - 0.06 - 0.196, 1 + 0.06 + 0.196), abs=1e-4)

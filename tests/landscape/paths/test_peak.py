@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape.paths.peak import highest, peak, unbiased
+from fedscope.landscape.paths.peak import highest, peak, reach, unbiased
 from fedscope.statistics.intervals import interval, sample_error
 
 ONES = torch.ones(50, dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_the_estimate_has_no_bias_to_speak_of_and_its_interval_covers(scale: flo
     """Noisy curves whose truth is known, from a peak that is plain to one that is lost among others."""
     draws, count, truth, waves = 300, 80, 1.0, torch.arange(1, 9, dtype=torch.float64)
     found: dict[str, list[float]] = {"value": [], "height": [], "split": []}
-    inside = 0
+    inside = reached = 0
     for draw in range(draws):
         generator = torch.Generator().manual_seed(draw)
         noise = scale * torch.randn(count, 8, generator=generator, dtype=torch.float64)
@@ -105,7 +105,56 @@ def test_the_estimate_has_no_bias_to_speak_of_and_its_interval_covers(scale: flo
             found[name].append(number - truth)
         low, high = interval(value, stderr, dof)
         inside += low <= truth <= high
+        ends = reach(top, torch.ones(count, dtype=torch.float64), sample_error).ends
+        reached += ends[0] <= truth <= ends[1]
     bias = {name: float(torch.tensor(errors).mean()) for name, errors in found.items()}
     print(f"coverage {inside / draws:.3f}", bias)
     assert 0.92 <= inside / draws <= 0.98
+    assert reached / draws >= 0.92
     assert bias["split"] < bias["value"] < bias["height"]
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.4])
+@pytest.mark.parametrize("bump", [0.0, 0.5, 1.0, 2.0])
+def test_intervals_hold_near_0_and_are_never_empty(bump: float, spread: float) -> None:
+    """``bump`` standard errors high; ``spread``: of what else moves the curves, at their quarters."""
+    draws, count, inside, empty, halves, waves = 200, 64, 0, 0, list[float](), torch.arange(1, 4).double()
+    truth = bump / count**0.5
+    for draw in range(draws):
+        generator = torch.Generator().manual_seed(1000 + draw)
+        tops = truth + torch.randn(count, generator=generator, dtype=torch.float64)
+        noise = spread * torch.randn(count, 3, generator=generator, dtype=torch.float64)
+
+        def curve(t: float, noise: Tensor = noise, tops: Tensor = tops) -> Tensor:
+            return tops * 4 * t * (1 - t) + noise @ torch.sin(2 * math.pi * waves * t)
+
+        ones = torch.ones(count, dtype=torch.float64)
+        low, high = reach(peak(curve, ones, points=9, steps=4, seed=draw), ones, sample_error).ends
+        inside += low <= truth <= high
+        empty += low == high
+        halves.append((high - low) / 2)
+    print(f"coverage {inside / draws:.3f}")
+    assert empty == 0
+    assert inside / draws >= 0.92
+    assert sorted(halves)[draws // 2] <= 1.4 * 1.96 / count**0.5
+
+
+def test_a_curve_far_below_0_leaves_less_room_above_it_the_lower_it_is() -> None:
+    ones, deep = torch.ones(64, dtype=torch.float64), list[float]()
+    values = torch.linspace(-1, 1, 64, dtype=torch.float64)
+    for depth in (0.1, 1.0, 10.0):
+
+        def curve(t: float, depth: float = depth) -> Tensor:
+            return (values - depth) * t * (1 - t)
+
+        found = reach(peak(curve, ones, points=3, steps=0), ones, sample_error)
+        assert found.ends[0] == 0
+        deep.append(found.ends[1])
+    assert deep == sorted(deep, reverse=True)
+    assert 0 < deep[-1] < 0.05 * deep[0]
+
+
+def test_without_a_sampling_error_the_interval_is_the_peak() -> None:
+    top = peak(lambda t: ONES * t * (1 - t), ONES, points=3, steps=0)
+    found = reach(top, ONES, lambda curve: (0.0, 49.0))
+    assert found.ends == pytest.approx((0.25, 0.25))

@@ -1,7 +1,9 @@
 import math
+from typing import Any
 
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.functional import cross_entropy
 
@@ -12,7 +14,7 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.objective import Perturbed
 from fedscope.landscape.sharpness.results import Cost, Sharpness
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, _Halvings, checkpoints
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices, _Halvings, checkpoints
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.statistics.intervals import data_stderr
 from tests.landscape.sharpness.authors import worst_rise
@@ -195,3 +197,100 @@ def test_batches_of_m_samples_are_of_the_network_of_the_batches_that_are_given()
         assert float(at) == pytest.approx(whole.value(whole.center), rel=1e-12)
     with pytest.raises(UserError, match="leave m out"):
         Perturbed(net, cross_entropy, batches, m=4, bn="batch")
+
+
+def test_a_step_is_halved_where_neither_it_nor_the_maximum_changed() -> None:
+    """All steps of both windows succeeded, so that the share of successes halves nothing."""
+    halvings = _Halvings([2, 4], 1.0)
+    halvings.succeeded = 2
+    assert not halvings.halved(2, best=5.0)
+    halvings.succeeded = 2
+    assert halvings.halved(4, best=5.0)
+    assert halvings.step == 1.0
+    risen = _Halvings([2, 4], 1.0)
+    for i, best in ((2, 5.0), (4, 6.0)):
+        risen.succeeded = 2
+        assert not risen.halved(i, best)
+
+
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_the_maximum_of_a_convex_loss_over_a_box_is_at_the_best_of_all_vertices(adaptive: bool) -> None:
+    generator = torch.Generator().manual_seed(11)
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 10)
+    vertices, published = list[float](), list[float]()
+    for seed in range(8):
+        root = torch.randn(4, 10, generator=generator, dtype=torch.float64)
+        slope, w = torch.randn(2, 10, generator=generator, dtype=torch.float64)
+        data = Batches(((root.T @ root)[None], 0.1 * slope[None]), torch.zeros(1), 1)
+        at = 0.3 * signs * (w.abs() if adaptive else 1)
+        g = root.T @ root @ w + 0.1 * slope
+        expected = float((at @ g + ((at @ root.T) ** 2).sum(1) / 2).max())
+        given = (Quadratic(w), mean_of, data)
+        found = worst_case_sharpness(*given, rho=0.3, p=math.inf, adaptive=adaptive, seed=seed)
+        assert found.value <= expected * (1 + 1e-12)
+        assert found.cost.gradients <= 21
+        vertices.append(found.value / expected)
+        at_zero = Batches(((root.T @ root)[None], 0 * slope[None]), torch.zeros(1), 1)
+        low = worst_case_sharpness(Quadratic(1e-9 * w), mean_of, at_zero, rho=0.3, p=math.inf, seed=seed)
+        published.append(low.value / float(((0.3 * signs @ root.T) ** 2).sum(1).max() / 2))
+    assert sum(vertices) / 8 > 0.99
+    assert sum(published) / 8 > 0.97
+
+
+def digits_net(kind: int) -> nn.Sequential:
+    torch.manual_seed(kind)
+    if kind == 0:
+        net = nn.Sequential(nn.Linear(64, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10))
+    elif kind == 1:
+        net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10))
+    else:
+        net = nn.Sequential(
+            nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
+            nn.Linear(288, 10),
+        )  # fmt: skip
+    x, y = digits()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    for rows in torch.randint(1000, (200, 64)):
+        optimizer.zero_grad()
+        cross_entropy(net(x[rows]), y[rows]).backward()
+        optimizer.step()
+    return net.eval()
+
+
+def digits() -> tuple[torch.Tensor, torch.Tensor]:
+    images, labels = load_digits(return_X_y=True)
+    return torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)
+
+
+def test_in_a_box_it_comes_near_a_far_longer_search_on_trained_networks() -> None:
+    """Mean over three networks, two geometries and two seeds, with no more than 21 gradients a batch."""
+    x, y = digits()
+    shares: dict[str, list[float]] = {"vertices": [], "published": []}
+    for kind in range(3):
+        net, data = digits_net(kind), Batches(x[:256], y[:256], 64)
+        for adaptive, rho in ((False, 0.02), (True, 0.1)):
+            ball: dict[str, Any] = {"rho": rho, "p": math.inf, "adaptive": adaptive}
+            strong = worst_case_sharpness(net, cross_entropy, data, **ball, search=Vertices(150, 7))
+            plain = worst_case_sharpness(net, cross_entropy, data, **ball, search=AutoPGD())
+            for seed in (0, 1):
+                found = worst_case_sharpness(net, cross_entropy, data, **ball, seed=seed)
+                most = [max(them) for them in zip(found.batches, plain.batches, strong.batches, strict=True)]
+                shares["vertices"].append(4 * found.value / sum(most))
+                shares["published"].append(4 * plain.value / sum(most))
+                assert found.cost.gradients <= plain.cost.gradients == 21
+    print({name: [round(one, 3) for one in found] for name, found in shares.items()})
+    means = {name: sum(found) / len(found) for name, found in shares.items()}
+    assert means["vertices"] >= 0.97
+    assert means["published"] < means["vertices"] - 0.01
+
+
+def test_vertices_are_of_a_box() -> None:
+    net, batches = relu_net(), labelled()
+    with pytest.raises(UserError, match="p = 2 has no vertices"):
+        worst_case_sharpness(net, cross_entropy, batches, rho=0.1, search=Vertices())
+    with pytest.raises(UserError, match="takes at least 1"):
+        Vertices(0)
+    one = worst_case_sharpness(net, cross_entropy, batches, rho=0.1, p=math.inf, search=Vertices(1))
+    sam = worst_case_sharpness(net, cross_entropy, batches, rho=0.1, p=math.inf, search=OneStep())
+    assert one.value == pytest.approx(sam.value)
+    assert one.cost.gradients == 2

@@ -11,13 +11,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.choices import SplitName
+from fedscope.choices import ReadingName, SplitName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
 from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
 from fedscope.landscape.sharpness.relative_flatness import largest_relative_flatness, last_linear
-from fedscope.landscape.sharpness.searches import AutoPGD
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search, Vertices
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.streams import key
@@ -93,6 +93,33 @@ def test_every_quantity_is_the_librarys_own() -> None:
     assert flat
     assert flat.settings == {"bn": "eval", "layer": "2.weight"}
     assert record.quantity("nothing") is None
+
+
+@pytest.mark.parametrize("reading", ["paper", "code"])
+def test_worst_cases_are_of_the_logits_and_the_search_that_were_asked_for(reading: ReadingName) -> None:
+    problem, only = own_problem(), ("worst_l2", "adaptive_worst_linf", "sam", "average_l2")
+    request = SharpnessRequest(only=only, pairs=2, m=10, steps=5, rho=0.1, reading=reading)
+    plain, normalized = (measure(problem, replace(request, normalize_logits=on)) for on in (False, True))
+    given = (problem.model, cross_entropy, problem.batches.dealt(16, 0))
+    searches: dict[str, Search] = {
+        "worst_l2": AutoPGD(5, reading),
+        "adaptive_worst_linf": AutoPGD(5, "code"),
+        "sam": OneStep(),
+    }
+    if reading == "paper":
+        searches["adaptive_worst_linf"] = Vertices(5)
+    for name in only:
+        one, other = plain.quantity(name), normalized.quantity(name)
+        assert one
+        assert other
+        assert other.value != pytest.approx(one.value, rel=1e-2)
+        if name in searches:
+            quantity = QUANTITIES[name]
+            ball: dict[str, Any] = {"rho": 0.1, "p": quantity.p, "adaptive": quantity.adaptive, "m": 10}
+            expected = worst_case_sharpness(*given, **ball, search=searches[name], normalize_logits=True)
+            assert other.value == pytest.approx(expected.value, rel=1e-6)
+        box = name == "adaptive_worst_linf" and reading == "paper"
+        assert one.settings.get("search") == ("vertices" if box else None)
 
 
 def test_what_was_measured_is_not_measured_again(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
+from fedscope.figures.text.tables import ABSENT, NO_ERROR, OVER_PAIRS, Table, departures
 from fedscope.records.client_paths import AllBarriers, Critical, CriticalStep, Noise
 from fedscope.records.clients import (
     SYMBOLS,
@@ -18,7 +18,7 @@ from fedscope.records.clients import (
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import READINGS, CrossClient
 from fedscope.records.estimates import Estimate
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -175,13 +175,14 @@ def _close(k: int, separation: float) -> list[str]:
 
 
 def _diagonals(cross: CrossClient) -> Table:
+    names = [name for name in OVER_PAIRS if getattr(cross, name)]
     rows = []
-    for reading in ("tensor", "parameter"):
-        means = [cross.mean(symbol, reading) for symbol in ("H_N", "H_D")]
+    for reading in READINGS:
+        means = [cross.mean(symbol, reading) for symbol in names]
         rows.append(
             (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
         )
-    return Table("Hessian diagonals", ("diagonal", "H_N", "H_D"), tuple(rows), ())
+    return Table("Hessian diagonals", ("diagonal", *(OVER_PAIRS[name] for name in names)), tuple(rows), ())
 
 
 def estimate_text(one: Estimate) -> str:

@@ -8,17 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.records.cross_client import READINGS, CrossClient
-from fedscope.records.estimates import SYMBOLS, Estimate, Symbol
+from fedscope.records.estimates import Estimate, MeanSymbol
 from fedscope.records.hessian import HessianRecord, Problem
 from fedscope.statistics.resolution import UNRESOLVED
 
 NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.numbers.format_estimate` writes it
 ABSENT = "–"
 CARRIED_BY = "n_eff"  # the column of the effective number of samples
+OVER_PAIRS: Mapping[MeanSymbol, str] = {"H_N": "H_N", "H_N_scale_free": "H_N scale-free", "H_D": "H_D"}
 MEANING = "effective number of samples that carry λ_max, (Σq)²/Σq² of their parts q"
 
 
@@ -71,12 +73,11 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
-    crossed = any(record.cross_client for record in records)
+    means = _means([record.cross_client for record in records if record.cross_client])
     carried = any(math.isfinite(record.lambda_max.effective_samples) for record in records)
     columns = ["checkpoint", *differing, "λ_max ± data", *[CARRIED_BY] * carried, "trace ± probe ± data"]
-    if crossed:
-        columns += [f"{symbol} ({reading})" for symbol, reading in _CROSS_CLIENT]
-    rows = [tuple(_cells(record, differing, carried=carried, crossed=crossed)) for record in records]
+    columns += [f"{OVER_PAIRS[symbol]} ({reading})" for symbol, reading in means]
+    rows = [tuple(_cells(record, differing, means, carried=carried)) for record in records]
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
     unknown = any(NO_ERROR in cell for row in rows for cell in row)
     return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared, unknown=unknown)))
@@ -98,10 +99,21 @@ TITLES = {
     "fisher": "Empirical Fisher information",
     "mcfisher": "Monte-Carlo Fisher information",
 }
-_CROSS_CLIENT = [(symbol, reading) for symbol in SYMBOLS for reading in READINGS]
 
 
-def _cells(record: HessianRecord, settings: Sequence[str], *, carried: bool, crossed: bool) -> list[str]:
+def _means(crossed: Sequence[CrossClient]) -> list[tuple[MeanSymbol, Reading]]:
+    """Return which means over pairs of clients have a column: scale-free H_N only where a record has it."""
+    known = [name for name in OVER_PAIRS if any(getattr(cross, name) for cross in crossed)]
+    return [(symbol, reading) for symbol in known for reading in READINGS]
+
+
+def _cells(
+    record: HessianRecord,
+    settings: Sequence[str],
+    means: Sequence[tuple[MeanSymbol, Reading]],
+    *,
+    carried: bool,
+) -> list[str]:
     problem, top, trace = record.problem.to_json(), record.lambda_max, record.trace
     cells = [
         label(record.checkpoint),
@@ -110,7 +122,7 @@ def _cells(record: HessianRecord, settings: Sequence[str], *, carried: bool, cro
         *[effective_number(top.effective_samples)] * carried,
         format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
     ]
-    return cells + (_relations(record.cross_client) if crossed else [])
+    return cells + _relations(record.cross_client, means)
 
 
 def effective_number(samples: float) -> str:
@@ -124,19 +136,17 @@ def all_rows(record: HessianRecord) -> str | None:
     if cross is None or cross.populations is None:
         return None
     found = [
-        f"{symbol} ({reading}) {_relation(cross.population(symbol, reading), symbol)}"
-        for symbol, reading in _CROSS_CLIENT
+        f"{OVER_PAIRS[symbol]} ({reading}) {_relation(cross.population(symbol, reading), symbol)}"
+        for symbol, reading in _means([cross])
     ]
     return f"of all rows that the clients hold, ± the samples too: {', '.join(found)}"
 
 
-def _relations(cross: CrossClient | None) -> list[str]:
-    return [
-        _relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in _CROSS_CLIENT
-    ]
+def _relations(cross: CrossClient | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
+    return [_relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in means]
 
 
-def _relation(mean: Estimate | None, symbol: Symbol) -> str:
+def _relation(mean: Estimate | None, symbol: MeanSymbol) -> str:
     if mean is None:
         return ABSENT
     return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
@@ -159,7 +169,7 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
     if shared:
         notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
     crossed = [record.cross_client for record in records if record.cross_client]
-    if any(UNRESOLVED in _relations(cross) for cross in crossed):
+    if any(UNRESOLVED in _relations(cross, _means([cross])) for cross in crossed):
         stopped = any(cross.converged is False for cross in crossed)  # never where the probes were fixed
         notes.append(
             "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
@@ -199,7 +209,11 @@ def _pairs(cross: CrossClient) -> str:
     when = (
         f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
     )
-    return f"H_N, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error over the probes"
+    scaled = " (scale-free: each pair's divided by ‖D_k‖·‖D_j‖)" if cross.H_N_scale_free else ""
+    return (
+        f"H_N{scaled}, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error over the "
+        "probes"
+    )
 
 
 def _text(value: object) -> str:

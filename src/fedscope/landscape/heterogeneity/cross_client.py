@@ -85,8 +85,8 @@ def cross_client(
 
     Raises:
         UserError: fewer than 2 clients, fewer than 3 groups, unknown ``pairs``, both ``rtol`` and ``probes``,
-            or ``generator`` and ``seed``, one of ``sample_probes``, or clients whose parameters differ in
-            names or sizes.
+            or ``generator`` and ``seed``, fewer than 4 ``sample_probes`` but not 0, or clients whose
+            parameters differ in names or sizes.
     """
     if pairs not in get_args(Pairs):
         raise UserError(f"pairs is {pairs!r}; choose one of {', '.join(get_args(Pairs))}")
@@ -145,8 +145,10 @@ def _result(
         H_N_resolved={reading: one.H_N_resolved for reading, one in found.items()},
         H_D_resolved={reading: one.H_D_resolved for reading, one in found.items()},
         squared_norms={reading: one.squared_norms for reading, one in found.items()},
-        H_N_population={reading: H_N for reading, (H_N, _) in populations.items()},
-        H_D_population={reading: H_D for reading, (_, H_D) in populations.items()},
+        H_N_population={reading: H_N for reading, (H_N, _, _) in populations.items()},
+        H_D_population={reading: H_D for reading, (_, _, H_D) in populations.items()},
+        H_N_scale_free={reading: one.H_N_scale_free for reading, one in found.items()},
+        H_N_scale_free_population={reading: one for reading, (_, one, _) in populations.items()},
         probes=(tally.probes,) * len(tally.parameter),
         deflated=tally.deflated,
         converged=converged,

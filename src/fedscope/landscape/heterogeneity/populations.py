@@ -1,23 +1,30 @@
-"""H_N and H_D of the distributions that the clients' samples are drawn from, by the jackknife over batches.
+"""H_N and H_D of the distributions that the clients' samples are drawn from.
 
 Of few samples a client's diagonal is noisy, ‖D̂‖² exceeds ‖D‖² by the noise, and so H_D is too low and H_N in
-general too high. Inner products of different batches have no such bias: with the parts d_b of the samples'
-diagonal D̂ = Σ w_b d_b, w_b = n_b/N,
+general too high. Inner products of different parts of the samples have no such bias: with the parts d_b of
+the samples' diagonal D̂ = Σ w_b d_b, w_b = n_b/N,
 
     U_kk = (‖D̂_k‖² − Σ w_b² ‖d_b‖²) / (1 − Σ w_b²),   E[U_kk] = ‖D_k‖²,
 
-while ⟨D̂_k, D̂_j⟩ of clients with samples of their own is unbiased as it is. What is not linear in these is
-corrected by the delete-one jackknife, which also says how far it scatters (batches of unequal sizes: Busing,
-Meijer and van der Leeden 1999). Both, times 1 − N/M where the samples are N of a client's M.
+while ⟨D̂_k, D̂_j⟩ of clients with samples of their own is unbiased as it is. With the covariance Σ/N of D̂
 
-All that is needed are ⟨d_b, D̂_j⟩ and ‖d_b‖². Probes tell them: each batch's part of z ⊙ Hz, and the products
-of different probes' parts (:class:`~fedscope.landscape.operators.base.DiagonalParts`).
+    Var U_kk = 4 DᵀΣD/N + 2 tr Σ²/N² / (1 − Σ w_b²).
 
-Symbols: K clients, B batches of one, M probes, n parameters, T tensors.
+Both terms are estimated without bias, and apart, since a jackknife over the parts counts the second twice:
+DᵀΣD + tr Σ²/N by the spread of ⟨d_b, D̂⟩, and tr Σ² by the parts' Gram matrix, whatever their distribution
+(Himeno and Yamada 2014). So the bias of √U_kk, −Var U/(8‖D‖³), and what squaring differences adds are
+removed to second order in 1/N. H_D is corrected by the delete-one jackknife, which also says how far it
+scatters (parts of unequal sizes: Busing, Meijer and van der Leeden 1999). Where the samples are N of a
+client's M, Σ is 1 − N/M times as large.
+
+Probes tell all of it (:meth:`~fedscope.landscape.operators.base.Operator.diagonal_parts`): products of two
+probes' parts, and products of two such products of four probes, have no noise on average.
+
+Symbols: K clients, B parts of one's samples, M probes, n parameters, T tensors.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -30,17 +37,21 @@ from fedscope.landscape.heterogeneity.similarity import (
     Comparison,
     average,
     cosine_estimate,
-    mean_squared_gap,
+    mean_gap,
     relations,
+    relative,
+    squared,
 )
-from fedscope.landscape.operators.base import DiagonalParts, Operator
+from fedscope.landscape.operators.base import Operator, runs
 from fedscope.landscape.operators.probes import block_size, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.results import Estimate
 from fedscope.statistics.intervals import combined, deleted
 
 PROBES = 8  # of each client
-_FEWEST = 3  # batches: two have no inner product left where one is deleted
+PARTS = 16  # of each client's samples, at most
+_FEWEST = 4  # parts, and probes: two products without a common factor
+_CHUNK = 1 << 22  # float64 numbers converted at a time
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,8 @@ class Parts:
     factor: float  # of a finite population
     onto: Tensor  # (B, K) float64: ⟨d_b − D̂_k, D̂_j⟩
     squares: Tensor  # (B,) float64: ‖d_b‖² − ‖D̂_k‖²
+    variance: float = 0.0  # of U_kk, without bias: noise may carry it below 0
+    least: float = 0.0  # what an error takes the variance for at least
 
 
 def client_parts(
@@ -62,82 +75,109 @@ def client_parts(
 ) -> tuple[dict[Reading, list[Parts]], int]:
     """Return the clients' parts in both readings, and the products that they took.
 
-    Nothing where no probes are to be taken, or a client's operator has fewer than three batches or cannot
+    Nothing where no probes are to be taken, or a client's operator has fewer than four batches or cannot
     tell its parts. A client all of whose samples were taken costs no product.
 
     Args:
         operators: one per client, in their order.
         diagonals: the clients' D̂: (K, n) of the parameters, (K, T) of the tensors' block traces.
         generator: draws the probes.
-        probes: M, at least 2; 0 for none.
+        probes: M, at least 4; 0 for none.
         progress: called after every client.
 
     Raises:
-        UserError: one probe, which has no product with another.
+        UserError: one, two or three probes.
     """
-    if probes == 1:
-        raise UserError("one probe cannot tell the samples' errors; take at least 2, or none")
+    if 0 < probes < _FEWEST:
+        raise UserError(f"{probes} probes cannot tell the samples' errors; take at least {_FEWEST}, or none")
     found: dict[Reading, list[Parts]] = {"parameter": [], "tensor": []}
     spent = 0
-    for op in operators if probes else ():
-        shares = torch.tensor(op.weights or (), dtype=torch.float64) / sum(op.weights or (1,))
-        if len(shares) < _FEWEST:
+    for client, op in enumerate(operators if probes else ()):
+        counts = torch.tensor(op.weights or (), dtype=torch.float64)
+        if len(counts) < _FEWEST:
             return {}, spent
+        sizes = torch.stack([counts[list(run)].sum() for run in runs(len(counts), PARTS)])
         if op.finite_population == 0:
-            nothing = shares.new_zeros(len(shares), len(diagonals["tensor"]))
+            nothing = sizes.new_zeros(len(sizes), len(diagonals["tensor"]))
             for entries in found.values():
-                entries.append(Parts(shares, 0.0, nothing, nothing[:, 0]))
+                entries.append(Parts(sizes / sizes.sum(), 0.0, nothing, nothing[:, 0]))
             continue
-        blocks = _probed(op, diagonals["parameter"], generator, probes)
-        if blocks is None:
-            return {}, spent
+        seen: dict[Reading, list[Tensor]] = {"parameter": [], "tensor": []}
+        lengths = [length for _, length in op.blocks]
+        for rows in _probed(op, generator, probes):
+            if rows is None:
+                return {}, spent
+            traces = torch.stack([piece.double().sum(2) for piece in rows.split(lengths, 2)], 2)
+            seen["parameter"].append(_products(rows, diagonals["parameter"]))
+            seen["tensor"].append(_products(traces, diagonals["tensor"]))
         spent += probes
         if progress:
             progress(spent, None)
-        sums = torch.cat([one.blocks for one in blocks]).cpu()  # (M, B, T)
-        mean = torch.einsum("b,mbt->mt", shares, sums)
-        inner = {
-            "parameter": torch.cat([one.onto for one in blocks]).cpu().mean(0),
-            "tensor": sums.mean(0) @ diagonals["tensor"].double().T,
-        }
-        squares = {
-            "parameter": _unlike([(one.gram.cpu(), one.whole.cpu()) for one in blocks]),
-            "tensor": _unlike([(torch.einsum("mbt,lbt->bml", sums, sums), mean @ mean.T)]),
-        }
         for reading, entries in found.items():
-            onto = inner[reading] - shares @ inner[reading]
-            entries.append(Parts(shares, op.finite_population, onto, squares[reading]))
+            entries.append(_parts(seen[reading], sizes, op.finite_population, client))
     return (found if probes else {}), spent
 
 
-def of_populations(found: Comparison, parts: Sequence[Parts], pairs: Pairs) -> tuple[Estimate, Estimate]:
-    """Return H_N and H_D of the populations, with the errors over probes and samples together.
+def of_populations(
+    found: Comparison, parts: Sequence[Parts], pairs: Pairs
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return H_N, scale-free H_N and H_D of the populations, with errors over probes and samples together.
 
-    NaN where a client's U_kk is not positive: its norm is below the samples' noise.
+    NaN where a client's norm is below the samples' noise: for H_D where its U_kk is not positive, for H_N
+    where it is below a third of its standard error too.
     """
-    plain = found.inner
-    inner = plain.clone()
+    inner = found.inner.clone()
     for k, one in enumerate(parts):
-        inner[k, k] = _square(one, plain[k, k])
-    norms, cosines = relations(inner)
-    cosine_mean, errors = average(cosines, pairs), [(found.H_D.stderr, found.H_D.dof)]
-    biases, variances = torch.zeros_like(norms), torch.zeros_like(norms)
-    for k, one in enumerate(parts):
-        left_norms, left_cosines = relations(_without_each(one, inner, plain[k], k))
-        bias, variance = deleted(norms[k], left_norms[:, k], one.shares)
-        biases[k], variances[k] = one.factor * bias, one.factor * variance
-        bias, variance = deleted(average(cosines, pairs), average(left_cosines, pairs), one.shares)
-        cosine_mean -= one.factor * bias
-        errors.append((math.sqrt(one.factor * float(variance)), len(one.shares) - 1))
-    plain_norms, plain_cosines = relations(plain)
-    norms += found.norms - plain_norms - biases  # the first two: the probes' bias
-    cosine_mean += found.H_D.value - average(plain_cosines, pairs)
-    spread = found.spread + (variances[:, None] + variances).fill_diagonal_(0)
-    dof = int(min(found.H_N.dof, *(len(one.shares) - 1 for one in parts)))
+        inner[k, k] = _square(one, found.inner[k, k])
+    (norms, _), (plain, _) = relations(inner), relations(found.inner)
+    noise = torch.tensor([max(one.variance, one.least) for one in parts], dtype=torch.float64)
+    norms = torch.where(norms**2 > noise.sqrt() / 3, norms, torch.nan)
+    root = (norms + found.norms - plain, 1 / (2 * norms), -1 / (4 * norms**3))
+    log = (norms.log() + found.logs - plain.log(), 1 / (2 * norms**2), -1 / (2 * norms**4))
+    dof = found.H_N.dof
     return (
-        mean_squared_gap(norms[:, None] - norms, spread, dof, pairs, found.H_N.high),
-        cosine_estimate(float(cosine_mean), *combined(*errors)),
+        _mean_gap(squared, parts, *root, (found.spread, dof), pairs, found.H_N.high),
+        _mean_gap(relative, parts, *log, (found.logs_spread, dof), pairs, math.inf),
+        _mean_cosine(found, parts, inner, pairs),
     )
+
+
+def _mean_gap(
+    curve: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    parts: Sequence[Parts],
+    sizes: Tensor,
+    slopes: Tensor,
+    bends: Tensor,
+    probed: tuple[Tensor, float],
+    pairs: Pairs,
+    most: float,
+) -> Estimate:
+    """Return the mean of a curve of differences of ``sizes``, functions of the U_kk with two derivatives."""
+    variances = torch.tensor([one.variance for one in parts], dtype=torch.float64)
+    least = torch.tensor([one.least for one in parts], dtype=torch.float64)
+    level = sizes - bends * variances / 2
+    wide = torch.diag(slopes**2 * torch.maximum(variances, least))  # a row each
+    errors = [(_of_gaps(own), len(one.shares) - 1.0) for own, one in zip(wide, parts, strict=True)]
+    spread = probed[0] + _of_gaps(slopes**2 * variances)
+    return mean_gap(curve, level[:, None] - level, spread, [probed, *errors], pairs, most)
+
+
+def _of_gaps(variances: Tensor) -> Tensor:
+    """Return the variances (K, K) of the differences of K independent numbers."""
+    return (variances[:, None] + variances).fill_diagonal_(0)
+
+
+def _mean_cosine(found: Comparison, parts: Sequence[Parts], inner: Tensor, pairs: Pairs) -> Estimate:
+    """Return H_D of the populations from their inner products, by the jackknife over each client's parts."""
+    (_, cosines), (_, plain) = relations(inner), relations(found.inner)
+    mean, errors = average(cosines, pairs), [(found.H_D.stderr, found.H_D.dof)]
+    value = mean + found.H_D.value - average(plain, pairs)  # less the probes' bias
+    for k, one in enumerate(parts):
+        _, left = relations(_without_each(one, inner, found.inner[k], k))
+        bias, variance = deleted(mean, average(left, pairs), one.shares)
+        value = value - one.factor * bias
+        errors.append((math.sqrt(one.factor * float(variance)), len(one.shares) - 1))
+    return cosine_estimate(float(value), *combined(*errors))
 
 
 def _square(one: Parts, plain: Tensor) -> Tensor:
@@ -148,7 +188,7 @@ def _square(one: Parts, plain: Tensor) -> Tensor:
 
 
 def _without_each(one: Parts, inner: Tensor, plain: Tensor, k: int) -> Tensor:
-    """Return the inner products (B, K, K) without each batch of client k; ``plain`` (K,): of its samples."""
+    """Return the inner products (B, K, K) without each part of client k; ``plain`` (K,): of its samples."""
     w, squares = one.shares, one.squares + plain[k]
     kept = 1 - w
     rows = plain - (w / kept)[:, None] * one.onto
@@ -162,26 +202,85 @@ def _without_each(one: Parts, inner: Tensor, plain: Tensor, k: int) -> Tensor:
     return left
 
 
-def _probed(
-    op: Operator, diagonals: Tensor, generator: torch.Generator, probes: int
-) -> list[DiagonalParts] | None:
-    """Return the parts of all probes, some at a time; None where the operator cannot tell them."""
-    vectors, found = rademacher(op.shape[0], generator, op.dtype, op.device), list[DiagonalParts]()
-    together = max(2, block_size(op.shape[0]))
+def _probed(op: Operator, generator: torch.Generator, probes: int) -> Iterator[Tensor | None]:
+    """Yield the parts (m, B, n) by the next probes, an even number at a time; None where there are none."""
+    vectors = rademacher(op.shape[0], generator, op.dtype, op.device)
+    together = max(2, block_size(op.shape[0]) // 2 * 2)
     for begin in range(0, probes, together):
         rows = torch.stack(list(islice(vectors, min(together, probes - begin))))
-        parts = op.diagonal_parts(rows, diagonals.to(op.device, op.dtype))
-        if parts is None:
-            return None
-        found.append(parts)
-    return found
+        yield op.diagonal_parts(rows, PARTS)
 
 
-def _unlike(grams: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return ‖d_b‖² − ‖D̂‖² (B,) from pairs of Gram matrices, (B, m, m) and (m, m), of unlike probes alone."""
-    of_batches, of_all, pairs = torch.zeros(()), torch.zeros(()), 0
-    for gram, whole in grams:
-        of_batches = of_batches + gram.sum((1, 2)) - gram.diagonal(dim1=1, dim2=2).sum(1)
-        of_all = of_all + whole.sum() - whole.trace()
-        pairs += len(whole) * (len(whole) - 1)
-    return (of_batches - of_all) / pairs
+def _products(parts: Tensor, diagonals: Tensor) -> Tensor:
+    """Return the inner products (m, B, m·B + K) of parts (m, B, n) with each other and with diagonals."""
+    rows = parts.flatten(0, 1)
+    width = max(1, _CHUNK // len(rows))
+    total = torch.zeros(len(rows), len(rows) + len(diagonals), dtype=torch.float64, device=rows.device)
+    for piece, others in zip(rows.split(width, 1), diagonals.split(width, 1), strict=True):
+        wide = piece.double()
+        total += wide @ torch.cat([wide, others.to(wide)]).T
+    return total.view(*parts.shape[:2], -1).cpu()
+
+
+def _parts(seen: Sequence[Tensor], sizes: Tensor, factor: float, client: int) -> Parts:
+    """Return a client's parts from the inner products of blocks of probes."""
+    B, N, shares = len(sizes), float(sizes.sum()), sizes / sizes.sum()
+    onto = torch.cat([one[..., len(one) * B :] for one in seen])  # (M, B, K)
+    onto = onto - torch.einsum("b,mbk->mk", shares, onto)[:, None]
+    grams = [one[..., : len(one) * B].unflatten(2, (len(one), B)).transpose(1, 2) for one in seen]
+    grams = [(gram + gram.mT) / 2 for gram in grams]  # (m, m, B, B), symmetric in both
+    squares = [gram.diagonal(dim1=2, dim2=3) - (gram @ shares @ shares)[..., None] for gram in grams]
+    rest = 1 - float(shares.square().sum())
+    removed = [one @ shares.square() / rest for one in squares]  # from ‖D̂‖² for U
+    probed = float(_unlike(removed)) ** 2 - float(_unlike_products(removed))  # what these probes add
+    along, each = onto[..., client].sum(0).square(), onto[..., client].square().sum(0)
+    M = len(onto)
+    first = float(sizes @ (along - each)) / (M * (M - 1) * (B - 1))  # DᵀΣD + tr Σ²/N
+    noisy = float(sizes @ along) / (M**2 * (B - 1))
+    second = _square_trace([_centred(gram, shares) * (sizes[:, None] * sizes).sqrt() for gram in grams])
+    variance = 4 * (first / N - second / N**2) + 2 * factor * second / N**2 / rest + factor * probed
+    return Parts(shares, factor, onto.mean(0), _unlike(squares), factor * variance, factor * 2 * noisy / N)
+
+
+def _square_trace(grams: Sequence[Tensor]) -> float:
+    """Return tr Σ² without bias from Gram matrices (m, m, B, B) of B centred vectors (Himeno, Yamada).
+
+    B (B − 2) (B − 3) tr Σ² = (B − 2) Σ_ab g_ab² + (Σ_a g_aa)²/(B − 1) − B Σ_a g_aa².
+    """
+    B = grams[0].shape[-1]
+    each = _unlike_products(grams)
+    whole = _unlike_products([gram.diagonal(dim1=2, dim2=3).sum(2) for gram in grams])
+    total = (B - 2) * each.sum() + whole / (B - 1) - B * each.trace()
+    return float(total) / (B * (B - 2) * (B - 3))
+
+
+def _centred(gram: Tensor, shares: Tensor) -> Tensor:
+    """Return the Gram matrices (…, B, B) of parts less their mean."""
+    rows = gram - (shares @ gram)[..., None, :]
+    return rows - (rows @ shares)[..., None]
+
+
+def _unlike(blocks: Sequence[Tensor]) -> Tensor:
+    """Return the mean of symmetric (m, m, …) over all pairs of different probes of a block."""
+    total = torch.stack([one.sum((0, 1)) - _same(one).sum(0) for one in blocks]).sum(0)
+    return total / sum(len(one) * (len(one) - 1) for one in blocks)
+
+
+def _unlike_products(blocks: Sequence[Tensor]) -> Tensor:
+    """Return the mean of symmetric (m, m, …) times itself over all pairs of pairs without a common probe.
+
+    All products less those with a common probe, of which a pair's own square has two.
+    """
+    total, shared, count, joint = torch.zeros(()), torch.zeros(()), 0, 0
+    for one in blocks:
+        m, of_probe = len(one), one.sum(1) - _same(one)
+        total = total + of_probe.sum(0) / 2
+        squares = (one.square().sum((0, 1)) - _same(one).square().sum(0)) / 2
+        shared = shared + of_probe.square().sum(0) - squares
+        count, joint = count + m * (m - 1) // 2, joint + m * (m - 1) ** 2 - m * (m - 1) // 2
+    return (total.square() - shared) / (count**2 - joint)
+
+
+def _same(block: Tensor) -> Tensor:
+    """Return the entries (m, …) of the same probe twice."""
+    return torch.einsum("mm...->m...", block)

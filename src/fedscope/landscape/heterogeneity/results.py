@@ -14,10 +14,11 @@ from fedscope.landscape.spectral.results import Estimate
 class CrossClient(Printed):
     """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
 
-    For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged
-    over pairs. These are of the clients' samples as they are, and their errors are the probes'. Those of the
-    distributions, or finite populations, that each client's samples were drawn from have both errors; they
-    are missing where the samples' parts are not known, or not independent from client to client.
+    For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², scale-free H_N that over ‖D_k‖·‖D_j‖,
+    H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged over pairs. These are of the clients' samples as they are, and
+    their errors are the probes'. Those of the distributions, or finite populations, that each client's
+    samples were drawn from have both errors; they are missing where the samples' parts are not known, or not
+    independent from client to client.
 
     The published scripts have the ``tensor`` reading only, and no error bars.
     """
@@ -37,4 +38,6 @@ class CrossClient(Printed):
     traces: tuple[Estimate, ...]  # of each client, from the same products
     H_N_population: Mapping[Reading, Estimate] = field(default_factory=dict)
     H_D_population: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_N_scale_free: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_N_scale_free_population: Mapping[Reading, Estimate] = field(default_factory=dict)
     deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes

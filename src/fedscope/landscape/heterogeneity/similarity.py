@@ -17,6 +17,12 @@ a variance that grows with the value, so the interval of H_N is the set of value
 contradict, each judged by its own variance (Wilson 1927), and not symmetric. H_N^{kj} is at most the larger
 of ‖D_k‖² and ‖D_j‖², so an interval from 0 to the upper end of theirs excludes nothing.
 
+Scale-free H_N is the same of the log-norms' differences (ours): with x = ln ‖D_k‖ − ln ‖D_j‖
+
+    H̃_N^{kj} = (‖D_k‖ − ‖D_j‖)² / (‖D_k‖·‖D_j‖) = 4 sinh²(x/2),
+
+which no common factor of the diagonals changes. Squaring noise of variance v adds v·cosh x to it.
+
 Symbols: K clients, G groups, n parameters; the Gram matrix is (K, G, K, G).
 """
 
@@ -40,6 +46,7 @@ class Comparison:
     """H_N and H_D of one kind of diagonal."""
 
     H_N: Estimate
+    H_N_scale_free: Estimate
     H_D: Estimate
     H_N_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries below 0
     H_D_matrix: Tensor  # (K, K) float64, as estimated: noise may carry entries beyond ±1
@@ -49,6 +56,8 @@ class Comparison:
     inner: Tensor  # (K, K) float64: I
     norms: Tensor  # (K,) float64: ‖D_k‖
     spread: Tensor  # (K, K) float64: variances of the errors of the norms' differences
+    logs: Tensor  # (K,) float64: ln ‖D_k‖
+    logs_spread: Tensor  # (K, K) float64: of the logs' differences
 
 
 def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Comparison:
@@ -73,9 +82,10 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     norms, cosines = relations(one_each)
     left = torch.stack([_inner(gram[:, kept][..., kept]) for kept in _all_but_one(groups)])
     left_norms, left_cosines = relations(left)
+    logs = (groups * norms.log() - (groups - 1) * left_norms.log().mean(0))[place]
     norms = (groups * norms - (groups - 1) * left_norms.mean(0))[place]
     cosines = of_pairs(groups * cosines - (groups - 1) * left_cosines.mean(0))
-    spread = of_pairs(jackknife_variance(left_norms[:, :, None] - left_norms[:, None]))
+    spread, logs_spread = (of_pairs(_jackknife_spread(one)) for one in (left_norms, left_norms.log()))
     gaps, dof = norms[:, None] - norms, groups - 1
     square_errors = jackknife_variance(left.diagonal(dim1=1, dim2=2)).sqrt()
     squared_norms = _squared_norms(inner.diagonal(), square_errors[place], dof)
@@ -83,7 +93,8 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     cosine_errors = of_pairs(jackknife_variance(left_cosines).sqrt())
     average_error = jackknife_variance(average(of_pairs(left_cosines), pairs)).sqrt()
     return Comparison(
-        H_N=mean_squared_gap(gaps, spread, dof, pairs, float(most.max())),
+        H_N=mean_gap(squared, gaps, spread, [(spread, dof)], pairs, float(most.max())),
+        H_N_scale_free=mean_gap(relative, logs[:, None] - logs, logs_spread, [(logs_spread, dof)], pairs),
         H_D=cosine_estimate(float(average(cosines, pairs)), float(average_error), dof),
         H_N_matrix=gaps**2 - spread,
         H_D_matrix=cosines,
@@ -93,6 +104,8 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
         inner=inner,
         norms=norms,
         spread=spread,
+        logs=logs,
+        logs_spread=logs_spread,
     )
 
 
@@ -111,9 +124,12 @@ def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> Comparison:
     errors = torch.full_like(cosines, stderr)
     squared_norms = _squared_norms(squares, torch.full_like(squares, stderr), math.inf)
     most = _most_of_pairs(squared_norms)
-    gaps = (norms[:, None] - norms) ** 2
+    gaps, logs = (norms[:, None] - norms) ** 2, norms.log()
+    relative_gaps, *_ = relative(logs[:, None] - logs)
+    spread = torch.full_like(inner, stderr**2)
     return Comparison(
         H_N=Estimate(float(average(gaps, pairs)), stderr, low=0, high=float(most.max())),
+        H_N_scale_free=Estimate(float(average(relative_gaps, pairs)), stderr, low=0),
         H_D=cosine_estimate(float(average(cosines, pairs)), stderr, math.inf),
         H_N_matrix=gaps,
         H_D_matrix=cosines,
@@ -122,7 +138,9 @@ def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> Comparison:
         squared_norms=squared_norms,
         inner=inner,
         norms=norms,
-        spread=torch.full_like(inner, stderr**2),
+        spread=spread,
+        logs=logs,
+        logs_spread=spread,
     )
 
 
@@ -156,24 +174,65 @@ def _resolved(estimate: Callable[..., Estimate], *matrices: Tensor) -> Tensor:
     return torch.tensor([[estimate(*pair).resolved for pair in zip(*row, strict=True)] for row in rows])
 
 
-def mean_squared_gap(gaps: Tensor, spread: Tensor, dof: int, pairs: Pairs, most: float) -> Estimate:
-    """Return H_N from the differences of norms (K, K) and the variances of their errors (K, K)."""
+def squared(gaps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x² of differences x, with its first two derivatives: H_N of the norms' differences."""
+    return gaps**2, 2 * gaps, torch.full_like(gaps, 2)
+
+
+def relative(gaps: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return 4 sinh² x/2, with its first two derivatives: scale-free H_N of the log-norms' differences."""
+    return 4 * (gaps / 2).sinh() ** 2, 2 * gaps.sinh(), 2 * gaps.cosh()
+
+
+def mean_gap(
+    curve: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    gaps: Tensor,
+    spread: Tensor,
+    errors: Sequence[tuple[Tensor, float]],
+    pairs: Pairs,
+    most: float = math.inf,
+) -> Estimate:
+    """Return the mean over pairs of a ``curve`` of differences x_k − x_j (K, K), with its error.
+
+    Args:
+        curve: :func:`squared` or :func:`relative`.
+        gaps: the differences.
+        spread: the variances (K, K) of their errors, without bias: noise may carry these below 0.
+        errors: of what the differences' errors are sums: variances (K, K), none below 0, and their degrees of
+            freedom. A single one comes from a sample covariance of the x.
+        pairs: which are averaged over.
+        most: the largest possible value.
+    """
     clients = len(gaps)
+    value, rise, bend = curve(gaps)
+    of_pair = 2 / (clients * (clients - 1) if pairs == "distinct" else clients**2)
+    gradient, pull = of_pair * rise.sum(1), of_pair * bend.clone().fill_diagonal_(0)
+    hessian = pull.sum(1).diag() - pull
     center = torch.eye(clients, dtype=torch.float64) - 1 / clients
-    x, C = gaps.mean(1), -center @ spread @ center / 2  # zero where all clients are equal
-    scale = 2 / (clients - 1) if pairs == "distinct" else 2 / clients
-    square = float(x @ x)
-    value = float(average(gaps**2 - spread, pairs))
-    slope = 4 * scale * max(0.0, float(x @ C @ x)) / square if square > 0 else 0.0
-    floor = 2 * scale**2 * _square_trace(C, dof)
-    return Estimate(value, math.sqrt(slope * max(value, 0.0) + floor), dof, slope, low=0, high=most)
+    parts = [(-center @ one @ center / 2, dof) for one, dof in errors]  # zero where all clients are equal
+    C = torch.stack([one for one, _ in parts]).sum(0)
+    raw, unbiased = float(average(value, pairs)), float(average(value - bend * spread / 2, pairs))
+    slope = max(0.0, float(gradient @ C @ gradient)) / raw if raw > 0 else 0.0
+    square = (hessian @ C @ hessian @ C).trace()
+    floor = _square_trace(hessian @ C, parts[0][1]) if len(parts) == 1 else float(square)
+    moved = [float(gradient @ one @ gradient + (hessian @ one @ hessian @ C).trace()) for one, _ in parts]
+    loose = sum(part**2 / dof for part, (_, dof) in zip(moved, parts, strict=True))
+    stderr = math.sqrt(slope * max(unbiased, 0.0) + max(0.0, floor) / 2)
+    dof = sum(moved) ** 2 / loose if loose else min(dof for _, dof in parts)
+    return Estimate(unbiased, stderr, dof, slope, low=0, high=most)
 
 
-def _square_trace(C: Tensor, dof: int) -> float:
-    """Return tr Σ², unbiased, for a sample covariance C of Σ with ``dof`` degrees of freedom (Wishart)."""
-    trace, squares = float(C.trace()), float((C**2).sum())
+def _square_trace(HC: Tensor, dof: float) -> float:
+    """Return tr (HΣ)², unbiased, for a sample covariance C of Σ with ``dof`` degrees of freedom (Wishart)."""
+    trace, squares = float(HC.trace()), float((HC @ HC).trace())
     unbiased = dof**2 / ((dof - 1) * (dof + 2)) * (squares - trace**2 / dof)
-    return max(unbiased, trace**2 / len(C))
+    return max(unbiased, trace**2 / len(HC))
+
+
+def _jackknife_spread(left_out: Tensor) -> Tensor:
+    """Return the variances (K, K) of a vector's differences from its (G, K) leave-one-out values."""
+    gaps = left_out[:, :, None] - left_out[:, None]
+    return jackknife_variance(gaps)
 
 
 def _all_but_one(groups: int) -> list[list[int]]:

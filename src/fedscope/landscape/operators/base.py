@@ -35,17 +35,10 @@ class Product(Printed):
     form_error: float = 0.0  # at least the size of vᵀ``vector`` − vᵀA v as a rule, and a sign it may have
 
 
-@dataclass(frozen=True, repr=False)
-class DiagonalParts(Printed):
-    """What batches' diagonals look like to m probes z: the parts x_b = z ⊙ A_b z, each with mean diag A_b.
-
-    Inner products of parts of different probes are unbiased for those of the diagonals.
-    """
-
-    blocks: Tensor  # (m, B, T) float64: their sums over the operator's blocks
-    onto: Tensor  # (m, B, r) float64: their inner products with the rows that were given
-    gram: Tensor  # (B, m, m) float64: of the probes' parts with each other
-    whole: Tensor  # (m, m) float64: that of Σ_b (n_b/N) x_b
+def runs(batches: int, most: int) -> list[range]:
+    """Return at most ``most`` runs of consecutive batches, whose numbers of batches differ by one at most."""
+    count = min(batches, most)
+    return [range(batches * p // count, batches * (p + 1) // count) for p in range(count)]
 
 
 class Operator(ABC):
@@ -139,14 +132,12 @@ class Operator(ABC):
         """
         return None
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
-        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products.
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
+        """Return z ⊙ A_p z (m, P, n) of P ≤ ``most`` parts of the samples for the rows z (m, n) of ±1.
 
-        None where the operator has no batches, or cannot tell them.
-
-        Args:
-            probes: (m, n) in the operator's dtype, on its device.
-            onto: (r, n) rows whose inner products with the parts are wanted.
+        The parts are the :func:`runs` of batches; each row has the mean diag A_p, and inner products of rows
+        of different probes are unbiased for those of the diagonals. None where there are no batches, or what
+        they say is not known. In the operator's dtype, at m products.
         """
         return None
 
@@ -277,9 +268,9 @@ class _Combined(Operator):
             return None
         return self._terms.sample_forms(v.to(self.device, self.dtype))
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
-        """Return those of a multiple or damped operator; None for a sum."""
-        return self._terms.diagonal_parts(probes, onto)
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
+        """Return the terms' parts, combined."""
+        return None if self.weights is None else self._terms.diagonal_parts(probes, most)
 
 
 class Wrapper(Operator):

@@ -19,7 +19,7 @@ from fedscope.landscape.loss.forms import Form
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, octets
-from fedscope.landscape.operators.base import DiagonalParts, Product
+from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
@@ -280,11 +280,11 @@ class LossOperator(BatchMean):
                     product.add_(self._times(graph, v), alpha=graphs.share(b, part))
         return products
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
-        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products."""
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor:
+        """Return z ⊙ A_p z (m, P, n) of P ≤ ``most`` runs of batches, at m products."""
         if not self._verified:
             self._apply(probes[:1].to(self.device, self.dtype), None)
-        return super().diagonal_parts(probes, onto)
+        return super().diagonal_parts(probes, most)
 
     def _graphs(self) -> Graphs:
         """Return the graphs; at the first call, look at what they rest on and cost."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
-from fedscope.landscape.operators.base import DiagonalParts, Operator, Product, Wrapper
+from fedscope.landscape.operators.base import Operator, Product, Wrapper
 from fedscope.landscape.operators.basis.views import Onto
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
@@ -84,9 +84,9 @@ class Journaled(Wrapper):
         """Return those of the base."""
         return self._base.sample_forms(v)
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts | None:
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
         """Return those of the base."""
-        return self._base.diagonal_parts(probes, onto)
+        return self._base.diagonal_parts(probes, most)
 
     def _read(self, path: Path) -> list[Product] | None:
         try:

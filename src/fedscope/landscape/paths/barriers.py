@@ -28,13 +28,14 @@ from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import match_weights
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.paths.peak import Peak, peak, unbiased
+from fedscope.landscape.paths.peak import Peak, Reach, peak, reach, unbiased
 from fedscope.landscape.paths.results import AveragingBarrier, PairBarriers
 from fedscope.landscape.paths.sample_losses import SampleLosses
 from fedscope.landscape.spectral.results import Estimate
 
 State = Mapping[str, Tensor]
 POINTS, STEPS = 9, 4
+_NORMAL = 1.96  # the normal distribution's quantile of 97.5 %
 
 
 def pair_barriers(
@@ -93,9 +94,11 @@ def pair_barriers(
         tops.append(peak(curve, at.sizes, points=points, steps=steps, seed=own))
         if progress:
             progress(done, len(pairs))
-    errors = [at.error(top.split) for top in tops]
-    mean = torch.stack([top.split for top in tops]).mean(0)
-    height = sum(top.height for top in tops) / len(tops)
+    reaches = [reach(top, at.sizes, at.error) for top in tops]
+    errors = [_error(at, top.split, one.ends) for top, one in zip(tops, reaches, strict=True)]
+    values = [_of_population(at, top.height, top.split) for top in tops]
+    overall_ends = _ends_of_mean(reaches, values)
+    overall = _error(at, torch.stack([top.split for top in tops]).mean(0), overall_ends)
     matrix = partial(_matrix, len(states), pairs)
     places = matrix([top.at for top in tops]).triu()
     return PairBarriers(
@@ -103,10 +106,12 @@ def pair_barriers(
         losses_stderr=torch.tensor([at.error(end)[0] for end in ends], dtype=torch.float64),
         heights=matrix([top.height for top in tops]),
         at=places + (1 - places).T.tril(-1),
-        values=matrix([_of_population(at, top.height, top.split) for top in tops]),
+        values=matrix(values),
         stderr=matrix([stderr for stderr, _ in errors]),
         dof=matrix([dof for _, dof in errors], torch.inf),
-        mean=Estimate(_of_population(at, height, mean), *at.error(mean), low=0.0),
+        low=matrix([one.ends[0] for one in reaches]),
+        high=matrix([one.ends[1] for one in reaches]),
+        mean=Estimate(sum(values) / len(values), *overall, low=0.0, ends=overall_ends),
         matched=match,
         similarities=matrix(similar, 1.0),
         bn=bn,
@@ -114,6 +119,28 @@ def pair_barriers(
         points=points,
         passes=at.passes,
     )
+
+
+def _error(at: SampleLosses, split: Tensor, ends: tuple[float, float]) -> tuple[float, float]:
+    """Return the error of the mean of what was read on the other half, or, where both are at an end, of 0."""
+    stderr, dof = at.error(split)
+    return stderr if stderr != 0 else (ends[1] - ends[0]) / (2 * _NORMAL), dof
+
+
+def _ends_of_mean(reaches: Sequence[Reach], values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval of the mean of several peaks from their own (Zou and Donner 2008).
+
+    Distances to the ends combine as standard errors do, with the correlations of the samples' losses.
+    """
+    curves = torch.stack([one.curve for one in reaches])
+    unit = nn.functional.normalize(curves - curves.mean(1, keepdim=True))
+    correlations = (unit @ unit.T).fill_diagonal_(1)
+    lows, highs = torch.tensor([one.ends for one in reaches], dtype=torch.float64).T
+    inside = torch.tensor(values, dtype=torch.float64).clamp(lows, highs)
+    down, up = (
+        float(far @ correlations @ far) ** 0.5 / len(reaches) for far in (inside - lows, highs - inside)
+    )
+    return max(0.0, float(inside.mean()) - down), float(inside.mean()) + up
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,13 @@ of the other half is taken there, both ways round, the estimate is biased downwa
 v/N at a peak of curvature −c both are of second order: + v/(2cN), and − 2v/(2cN), since a half has half the
 samples. So (2·maximum + split)/3 has neither; where v is so large that a peak may be another one, it has less
 of both. The combination is ours.
+
+Near 0, where the curves end, neither is normal, nor known to be above it. The interval is of the largest
+value at any point that was looked at, or 0, from the means m_j ± s_j at these points. Below: m_j − c·s_j of
+the best of them, c the quantile of the largest of their joint errors, drawn with the correlations that the
+samples have. Above: u_j of the best of them, as a maximum is beyond none of them only if it is beyond each
+(Berger 1982), with P(m_j | u_j) = α·P(m_j | 0) (Read 2002), so that a curve that came out far below 0 leaves
+some room above it.
 """
 
 import math
@@ -13,10 +20,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp, stdtrit
 from torch import Tensor
 
 _NEAR = 1e-3  # of [0, 1]: a peak is not told more closely
+_DRAWS = 8192  # of joint errors
 
 
 @dataclass(frozen=True)
@@ -26,11 +36,60 @@ class Peak:
     height: float  # the maximum of the samples' mean, biased upward for the population
     at: float  # the t where it is
     split: Tensor  # (N,) float64: each sample's curve at the t that the other half chose
+    curves: Tensor  # (P, N) float64: at all points that were looked at, without the ends
 
 
 def unbiased(height: float, split: float) -> float:
     """Return the population's peak from the samples' and the mean of ``Peak.split``."""
     return (2 * height + split) / 3
+
+
+Error = Callable[[Tensor], tuple[float, float]]
+"""(N,) values ↦ their mean's standard error and its degrees of freedom."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Between what a population's peak is."""
+
+    ends: tuple[float, float]
+    curve: Tensor  # (N,) float64: at the point that the upper end is of
+
+
+def reach(found: Peak, sizes: Tensor, error: Error, level: float = 0.95) -> Reach:
+    """Return the interval of a peak of at least 0, see above; never [0, 0] where samples were drawn.
+
+    Args:
+        found: the peak of samples.
+        sizes: (N,) weights.
+        error: of a mean.
+        level: that it holds with.
+    """
+    weights = sizes / sizes.sum()
+    means = found.curves @ weights
+    stderrs, dofs = torch.tensor([error(curve) for curve in found.curves], dtype=torch.float64).T
+    if not bool(stderrs.isfinite().all() and means.isfinite().all()):
+        return Reach((math.nan, math.nan), found.split)
+    m, s, dof, tail = means.numpy(), stderrs.numpy(), dofs.numpy(), (1 - level) / 2
+    drawn = s > 0
+    wide = s * stdtrit(dof, tail) / ndtri(tail)  # so that a normal quantile is Student's
+    scores = np.divide(m, wide, where=drawn, out=np.zeros_like(m))
+    ends = np.where(drawn, m - wide * ndtri_exp(math.log(tail) + log_ndtr(scores)), m)
+    most = _largest(found.curves - means[:, None], weights, 1 - tail)
+    least = np.where(drawn, m - s * stdtrit(dof, ndtr(most)), m)
+    low, best = max(0.0, float(least.max())), int(ends.argmax())
+    return Reach((low, max(low, float(ends[best]))), found.curves[best])
+
+
+def _largest(centred: Tensor, weights: Tensor, level: float) -> float:
+    """Return a quantile of the largest of the means' standardised errors, of centred curves (P, N)."""
+    scaled = centred * weights.sqrt()
+    lengths = scaled.norm(dim=1)
+    unit = scaled[lengths > 0] / lengths[lengths > 0, None]
+    values, vectors = torch.linalg.eigh(unit @ unit.T)
+    draws = torch.randn(_DRAWS, len(values), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    errors = draws @ (vectors * values.clamp(min=0).sqrt()).T
+    return float(errors.amax(1).quantile(level)) if len(values) else 0.0
 
 
 def peak(
@@ -68,7 +127,7 @@ def peak(
             split[other] = known[highest(partial(mean, own), grid, steps)][other]
     if len(order) < 2:
         split.fill_(torch.nan)
-    return Peak(mean(order, at), at, split)
+    return Peak(mean(order, at), at, split, torch.stack([known[t] for t in sorted(known) if 0 < t < 1]))
 
 
 def highest(value: Callable[[float], float], grid: Sequence[float], steps: int) -> float:

@@ -25,6 +25,8 @@ class PairBarriers(Printed):
     values: Tensor  # (K, K) float64: of the population, (2·height + the height read on the other half)/3
     stderr: Tensor  # (K, K) float64: of ``values``, paired over samples
     dof: Tensor  # (K, K) float64: degrees of freedom of ``stderr``
+    low: Tensor  # (K, K) float64: the lower end of the 95 % interval, see :mod:`.peak`
+    high: Tensor  # (K, K) float64: the upper end
     mean: Estimate  # over distinct pairs, of the population
     matched: bool  # whether the column's network was permuted to fit the row's
     similarities: Tensor  # (K, K) float64: cosines of the parameters, after matching where there was one
@@ -35,7 +37,10 @@ class PairBarriers(Printed):
 
     def estimate(self, i: int, j: int) -> Estimate:
         """Return the barrier between two networks, of the population."""
-        return Estimate(float(self.values[i, j]), float(self.stderr[i, j]), float(self.dof[i, j]), low=0.0)
+        value, stderr, dof, low, high = (
+            float(matrix[i, j]) for matrix in (self.values, self.stderr, self.dof, self.low, self.high)
+        )
+        return Estimate(value, stderr, dof, low=0.0, ends=(low, high))
 
     @property
     def mean_height(self) -> float:

@@ -146,6 +146,7 @@ def published_comparison(traces: list[PublishedTrace], pairs: Pairs = "all_inclu
         clients=len(traces),
         pairs=pairs,
         H_N={"tensor": found.H_N},
+        H_N_scale_free={"tensor": found.H_N_scale_free},
         H_D={"tensor": found.H_D},
         H_N_matrix={"tensor": found.H_N_matrix},
         H_D_matrix={"tensor": found.H_D_matrix},

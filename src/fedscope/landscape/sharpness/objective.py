@@ -58,7 +58,7 @@ class Perturbed:
         self.weights: Tensor = self.loss.center  # (n,)
         self.sizes = self.loss.batches.sizes
         self.population = self.loss.batches.population
-        self._forwards = self._gradients = 0  # batches
+        self._forwards = self.gradients = 0  # of batches, so far
 
     def _deal(self, m: int, seed: int) -> None:
         """Deal the samples; the network stays as the batches that were given make it."""
@@ -74,7 +74,7 @@ class Perturbed:
     def cost(self) -> Cost:
         """The passes so far."""
         count = len(self.sizes)
-        return Cost(forwards=-(-self._forwards // count), gradients=-(-self._gradients // count))
+        return Cost(forwards=-(-self._forwards // count), gradients=-(-self.gradients // count))
 
     @torch.no_grad()
     def values(self, delta: Tensor, read: Callable[[Any, Tree], Tensor] | None = None) -> Tensor:
@@ -90,7 +90,7 @@ class Perturbed:
         with self._at(delta), torch.enable_grad():
             loss = self.loss.on_batch(*self.loss.batches[b])
             slope = joined(pulled((loss,), self.loss.parameters, (torch.ones_like(loss),)))
-        self._gradients += 1
+        self.gradients += 1
         return float(loss.detach()), slope
 
     def mean(self, values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Searches for the largest loss in a ball: one ascent step, or Auto-PGD.
+"""Searches for the largest loss in a ball: one ascent step, Auto-PGD, or vertices of a box.
 
 A search is a function of (f, geometry, c, ρ) with f(δ) ↦ (loss, gradient). Each is a lower bound of the
 maximum. The geometry says where it may go, the objective what it climbs.
@@ -6,7 +6,7 @@ maximum. The geometry says where it may go, the objective what it climbs.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape.sharpness.geometry import Geometry
+from fedscope.streams import random_signs, torch_stream
 
 Ascended = Callable[[Tensor], tuple[float, Tensor]]
 """δ (n,) ↦ the loss at w + δ and its gradient (n,)."""
+_STARTS = 3  # vertices that a search begins at
 _MOMENTUM = 0.75  # weight of the new point
 _SHARE = 0.75  # of the steps between two checkpoints that must have succeeded
 
@@ -105,6 +107,68 @@ class AutoPGD:
         if self.reading == "code":
             return _MOMENTUM * z + (1 - _MOMENTUM) * before
         return z if i == 0 else delta + _MOMENTUM * (z - delta) + (1 - _MOMENTUM) * (delta - before)
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """Ascent from vertex to vertex of a box, from several of them (ours); of p = ∞ alone.
+
+    A convex function is largest over a box at a vertex. From one of them the next is ρ·c ⊙ sign ∇L, where its
+    linearisation is largest; a convex loss does not fall on the way, and stays where no sign changes. Which
+    maximum is met depends on the start. There are three: the vertex of SAM's step, the best one of the batch
+    before, and random ones. Each takes a quarter of the steps, and what is left continues from the highest.
+
+    Args:
+        steps: gradients beside the one at δ = 0.
+        seed: of the random vertices.
+        batch: which batch it is, whose vertices are its own.
+        known: a perturbation (n,) to begin at.
+
+    Raises:
+        UserError: fewer than 1 step.
+    """
+
+    steps: int = 20
+    seed: int = 0
+    batch: int = 0
+    known: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise UserError(f"steps is {self.steps}; a search takes at least 1")
+
+    def after(self, best: Tensor) -> "Vertices":
+        """Return the search of the next batch, with the largest loss of this one's at ``best``."""
+        return replace(self, batch=self.batch + 1, known=best)
+
+    def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
+        """Return the loss at δ = 0 and the largest of all steps."""
+        start, g = f(torch.zeros_like(c))
+        draws = torch_stream(self.seed, "vertices", self.batch)
+        starts = [rho * c * g.sign(), *([] if self.known is None else [self.known])]
+        count = max(1, min(_STARTS, self.steps // (_STARTS + 1)))
+        while len(starts) < count:
+            starts.append(rho * c * random_signs((len(c),), draws).to(c))
+        chains, left = list[tuple[float, Tensor]](), self.steps
+        for at in starts[:count]:
+            best, at, taken = _climbed(f, c, rho, at, self.steps // (count + 1) if count > 1 else left)
+            chains.append((best, at))
+            left -= taken
+        largest = max(start, *(best for best, _ in chains))
+        for _, at in sorted(chains, key=lambda chain: -chain[0]):
+            best, _, taken = _climbed(f, c, rho, at, left)
+            largest, left = max(largest, best), left - taken
+        return start, largest
+
+
+def _climbed(f: Ascended, c: Tensor, rho: float, at: Tensor, steps: int) -> tuple[float, Tensor, int]:
+    """Return the largest loss from a vertex on, the vertex to look at next, and how many were looked at."""
+    best, before, taken = -math.inf, None, 0
+    while taken < steps and (before is None or not torch.equal(at, before)):
+        loss, g = f(at)
+        best, before, taken = max(best, loss), at, taken + 1
+        at = torch.where(g == 0, at, rho * c * g.sign())
+    return best, at, taken
 
 
 class _Halvings:

@@ -6,6 +6,7 @@
 the larger S: every batch has its own δ. At a minimum of ½ wᵀAw with c = 1, p = 2 it is ρ²λ_max/2.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,7 +20,7 @@ from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.objective import Perturbed
 from fedscope.landscape.sharpness.results import Sharpness
-from fedscope.landscape.sharpness.searches import Ascended, AutoPGD, Search
+from fedscope.landscape.sharpness.searches import AutoPGD, Search, Vertices
 from fedscope.statistics.intervals import data_stderr
 
 
@@ -41,8 +42,8 @@ def worst_case_sharpness(
 ) -> Sharpness:
     """Estimate worst-case sharpness from below by a search in each batch.
 
-    Nothing is drawn, so that ``stderr_draws`` is 0; ``stderr_data`` is over the batches, for the mean over
-    all batches of as many samples.
+    Nothing is averaged over draws, so that ``stderr_draws`` is 0; ``stderr_data`` is over the batches, for
+    the mean over all batches of as many samples.
 
     Args:
         model: any module; copied, never modified.
@@ -52,27 +53,32 @@ def worst_case_sharpness(
         p: 2 or infinity.
         adaptive: c = |w| instead of 1.
         m: samples of a batch, dealt at random by the seed; None: the batches as they are.
-        search: ``OneStep()`` or ``AutoPGD(...)``; None: ``AutoPGD()``, 20 steps.
+        search: ``OneStep()``, ``AutoPGD(...)``, or for p = ∞ ``Vertices(...)``; None: 20 steps of
+            ``AutoPGD``, or of ``Vertices`` for p = ∞.
         normalize_logits: see ``Perturbed``.
         bn: see ``frozen_copy``.
         parameters: patterns of the names that are perturbed; None: all.
-        seed: of the dealing.
+        seed: of the dealing, and of the vertices that a search of p = ∞ begins at.
         progress: called after every gradient of a batch.
 
     Raises:
-        UserError: ρ is not positive, or see ``Geometry`` and ``Perturbed``.
+        UserError: ρ is not positive, vertices of p = 2, or see ``Geometry`` and ``Perturbed``.
     """
     check_radius(rho)
-    geometry, climb = Geometry(p, adaptive), search or AutoPGD()
+    geometry, climb = Geometry(p, adaptive), search or (AutoPGD() if p == 2 else Vertices(seed=seed))
+    if p == 2 and isinstance(climb, Vertices):
+        raise UserError("the ball of p = 2 has no vertices; search it by AutoPGD()")
     objective = Perturbed(
         model, loss_fn, batches, m=m, seed=seed, bn=bn, parameters=parameters,
         normalize_logits=normalize_logits,
     )  # fmt: skip
     c, rises = geometry.scales(objective.weights), []
-    done = _Counter(progress)
     for b in range(len(objective.sizes)):
-        before, largest = climb(done.of(objective, b), geometry, c, rho)
+        seen = _Seen(objective, b, progress)
+        before, largest = climb(seen, geometry, c, rho)
         rises.append(largest - before)
+        if isinstance(climb, Vertices) and seen.best is not None:
+            climb = climb.after(seen.best)
     share = [size * rise for size, rise in zip(objective.sizes, rises, strict=True)]
     return Sharpness(
         value=sum(share) / sum(objective.sizes),
@@ -95,16 +101,18 @@ def check_radius(rho: float) -> None:
         raise UserError(f"rho is {rho}; a radius is a positive number, such as 0.05")
 
 
-class _Counter:
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress, self._done = progress, 0
+class _Seen:
+    """A batch's loss and gradient, and where the loss was largest."""
 
-    def of(self, objective: Perturbed, b: int) -> Ascended:
-        def f(delta: Tensor) -> tuple[float, Tensor]:
-            found = objective.gradient(b, delta)
-            self._done += 1
-            if self._progress:
-                self._progress(self._done, None)
-            return found
+    def __init__(self, objective: Perturbed, b: int, progress: Progress | None) -> None:
+        self._objective, self._b, self._progress = objective, b, progress
+        self._most = -math.inf
+        self.best: Tensor | None = None
 
-        return f
+    def __call__(self, delta: Tensor) -> tuple[float, Tensor]:
+        found = self._objective.gradient(self._b, delta)
+        if self._progress:
+            self._progress(self._objective.gradients, None)
+        if found[0] > self._most:
+            self._most, self.best = found[0], delta
+        return found

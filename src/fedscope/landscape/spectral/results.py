@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.gauss_quadrature import share_limits
@@ -35,6 +36,7 @@ class Estimate(Printed):
     slope: float = 0.0  # of the variance as a function of the true value, as squares have it
     low: float = -math.inf  # the least that the true value can be
     high: float = math.inf  # the most
+    ends: tuple[float, float] | None = None  # of the 95 % interval, where that is not Student's
 
     def __repr__(self) -> str:
         return f"Estimate({self.value:.6g} ± {self.stderr:.6g})"
@@ -43,7 +45,14 @@ class Estimate(Printed):
         """Return Student's confidence interval, or Wilson's where the variance has a slope.
 
         It is centred at the possible value that is nearest to the estimate, and not cut to the range.
+
+        Raises:
+            UserError: another level than 95 % of a value whose interval is known at that level alone.
         """
+        if self.ends is not None:
+            if level != 0.95:
+                raise UserError(f"level is {level}; the interval of a largest value is known at 0.95 alone")
+            return self.ends
         nearest = min(max(self.value, self.low), self.high)
         return sloped_interval(nearest, self.stderr, self.slope, self.dof, level)
 

@@ -86,6 +86,8 @@ def _barriers(one: Round, request: ClientsRequest, progress: Progress, *, match:
         "average": estimate_entry(mean.estimate()),
         "matrix": _off_diagonal([[value.value for value in row] for row in rows]),
         "stderr": _off_diagonal([[value.stderr for value in row] for row in rows]),
+        "low": _off_diagonal(pairs.low.tolist()),
+        "high": _off_diagonal(pairs.high.tolist()),
         "similarities": pairs.similarities.tolist(),
     }, pairs.passes + mean.passes
 

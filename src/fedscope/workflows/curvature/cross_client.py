@@ -65,11 +65,13 @@ class ClientComparison:
             "numbers": list(self.rounds),
             "rounds": list(self.rounds.values()),  # that each client's weights are of
             "H_N": _entries(cross.H_N),
+            "H_N_scale_free": _entries(cross.H_N_scale_free),
             "H_D": _entries(cross.H_D),
             "matrices": {"H_N": _readings(cross.H_N_matrix), "H_D": _readings(cross.H_D_matrix)},
             "matrices_resolved": {"H_N": _readings(cross.H_N_resolved), "H_D": _readings(cross.H_D_resolved)},
             "populations": {
                 "H_N": _entries(cross.H_N_population),
+                "H_N_scale_free": _entries(cross.H_N_scale_free_population),
                 "H_D": _entries(cross.H_D_population),
             }
             if cross.H_N_population

@@ -21,7 +21,7 @@ from fedscope.landscape.sharpness.relative_flatness import (
     relative_flatness,
 )
 from fedscope.landscape.sharpness.results import Cost, Sharpness
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search, Vertices
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
@@ -110,6 +110,8 @@ class Quantities:
             found["m"] = asked.m
         if quantity.family == "worst" and name != "sam":
             found |= {"steps": asked.steps, "reading": asked.reading}
+            if isinstance(self._search(name), Vertices):
+                found["search"] = "vertices"
         if quantity.family in ("average", "low_pass", "pac_bayes"):
             found["pairs"] = asked.pairs
         if quantity.family in ("worst", "average"):
@@ -162,9 +164,17 @@ class Quantities:
         asked, quantity = self._request, QUANTITIES[name]
         return worst_case_sharpness(
             *self._given, rho=_radius(asked, name), p=quantity.p, adaptive=quantity.adaptive, m=asked.m,
-            search=OneStep() if name == "sam" else AutoPGD(asked.steps, asked.reading), bn=asked.bn,
+            search=self._search(name), bn=asked.bn,
             normalize_logits=asked.normalize_logits, seed=self._problem.source.seed, progress=progress,
         )  # fmt: skip
+
+    def _search(self, name: str) -> Search:
+        asked = self._request
+        if name == "sam":
+            return OneStep()
+        if QUANTITIES[name].p == math.inf and asked.reading == "paper":
+            return Vertices(asked.steps, self._problem.source.seed)
+        return AutoPGD(asked.steps, asked.reading)
 
     def _average(self, name: str, progress: Progress) -> Found:
         asked, quantity = self._request, QUANTITIES[name]

@@ -61,7 +61,7 @@ class SharpnessRequest:
     only: tuple[str, ...] = ()  # names, or ``all``; none: the usual ones
     rho: float | None = None  # of all quantities that have a radius; None: each one's own
     m: int = 128  # samples of a batch of its own perturbation
-    steps: int = 20  # of Auto-PGD
+    steps: int = 20  # of a worst case's search
     reading: ReadingName = "paper"  # of Auto-PGD: as published, or as Andriushchenko et al.'s program has it
     pairs: int = 20  # of draws
     normalize_logits: bool = False  # of the worst and the average case

@@ -1,21 +1,18 @@
 """Linear combinations A = Σ_i c_i A_i + s·1 of operators: sums, differences, multiples and damping are such.
 
 What batches say goes along: where all A_i are means over batches of the same sizes, the part of batch b is
-Σ_i c_i A_ib + s·1. The inner products in ``DiagonalParts`` of a sum have some between its terms, which the
-terms do not tell: they are known for c·A + s·1 alone.
+Σ_i c_i A_ib + s·1.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
-    from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+    from fedscope.landscape.operators.base import Operator, Product
 
 
 @dataclass(frozen=True)
@@ -108,28 +105,11 @@ class Combination:
             [*(term.sample_forms(v) for term in self.factors), _square(v)],
         )
 
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> "DiagonalParts | None":
-        """Return those of c·A + s·1: a part x_b becomes c·x_b + s; None for several terms."""
-        if len(self.factors) > 1:
-            return None
-        ((op, c),) = self.factors.items()
-        found, s = op.diagonal_parts(probes, onto), self.shift
-        if found is None:
-            return None
-        device = found.blocks.device
-        lengths = torch.tensor([length for _, length in op.blocks], dtype=torch.float64, device=device)
-        counts = torch.tensor(op.weights or (), dtype=torch.float64, device=device)
-        sums = found.blocks.sum(2)  # (m, B): 1ᵀx_b
-        means = sums @ (counts / counts.sum())
-        both: Callable[[Tensor], Tensor] = lambda of: of[..., :, None] + of[..., None, :]  # noqa: E731
-        constant = s**2 * op.shape[0]
-        return replace(
-            found,
-            blocks=c * found.blocks + s * lengths,
-            onto=c * found.onto + s * onto.double().sum(1).to(device),
-            gram=c**2 * found.gram + c * s * both(sums.T) + constant,
-            whole=c**2 * found.whole + c * s * both(means) + constant,
-        )
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
+        """Return Σ_i c_i z ⊙ A_ip z + s."""
+        found = [term.diagonal_parts(probes, most) for term in self.factors]
+        total = _sum(list(self.factors.values()), found)
+        return None if total is None else total + self.shift
 
 
 def _sum(factors: list[float], parts: list[Tensor | None]) -> Tensor | None:

@@ -13,7 +13,7 @@ from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
-from fedscope.landscape.operators.base import DiagonalParts, Operator, Product
+from fedscope.landscape.operators.base import Operator, Product, runs
 from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.basis.shards import Shards
 from fedscope.landscape.operators.basis.views import Onto
@@ -157,20 +157,19 @@ class BatchMean(Operator):
         return products
 
     @torch.no_grad()
-    def diagonal_parts(self, probes: Tensor, onto: Tensor) -> DiagonalParts:
-        """Return each batch's part of z ⊙ A z for the m rows of an (m, n) matrix of ±1, at m products."""
-        probes, onto = probes.to(self.device, self.dtype), onto.to(self.device, self.dtype)
-        m, count, totals = len(probes), len(self._counts), torch.zeros_like(probes, dtype=torch.float64)
-        blocks, lengths = totals.new_zeros(m, count, len(self.blocks)), [length for _, length in self.blocks]
-        inner, gram = totals.new_zeros(m, count, len(onto)), totals.new_zeros(count, m, m)
-        for b in share(count, self._group):
-            parts = self._shaped(b, self.batch_products(b, probes), probes).double() * probes
-            totals.add_(parts, alpha=self._counts[b] / sum(self._counts))
-            blocks[:, b] = torch.stack([piece.sum(1) for piece in parts.split(lengths, 1)], 1)
-            inner[:, b] = (parts.to(self.dtype) @ onto.T).double()
-            gram[b] = parts @ parts.T
-        add_up(self._group, totals, blocks, inner, gram)
-        return DiagonalParts(blocks, inner, gram, totals @ totals.T)
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor:
+        """Return z ⊙ A_p z (m, P, n) of P ≤ ``most`` runs of batches, at m products."""
+        probes, parts = probes.to(self.device, self.dtype), runs(len(self._counts), most)
+        found = probes.new_zeros(len(probes), len(parts), probes.shape[1])
+        own = share(len(self._counts), self._group)
+        for p, run in enumerate(parts):
+            samples = sum(self._counts[b] for b in run)
+            for b in run:
+                if b in own:
+                    products = self._shaped(b, self.batch_products(b, probes), probes) * probes
+                    found[:, p].add_(products, alpha=self._counts[b] / samples)
+        add_up(self._group, found)
+        return found
 
 
 def _inner(rows: Tensor, products: Tensor) -> Tensor:
