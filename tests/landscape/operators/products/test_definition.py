@@ -32,7 +32,8 @@ class Kept(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         x, square = ctx.saved_tensors
-        return gradients[0] * -2 * x * square
+        slope: Tensor = -2 * x * square
+        return gradients[0] * slope
 
 
 class Outside(torch.autograd.Function):
@@ -123,7 +124,7 @@ def words(**options: Any) -> nn.Module:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Embedding(9, 5, **options), Step(lambda x: x.tanh().mean(1)), nn.Linear(5, 3))
     with torch.no_grad():
-        net[0].weight.normal_()  # type: ignore[union-attr,operator]
+        net[0].weight.normal_()  # type: ignore[operator]
     return net
 
 
@@ -313,7 +314,7 @@ def _forms(model: nn.Module, data: tuple[Tensor, Tensor], v: Tensor) -> Tensor:
     sizes = [p.numel() for p in weights]
 
     def of(x: Tensor, y: Tensor) -> Tensor:
-        named = dict(zip(names, weights, strict=True))
+        named: dict[str, Tensor] = dict(zip(names, weights, strict=True))
         loss = cross_entropy(functional_call(model, named, (x[None],)), y[None])
         gradients = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
         pairs = zip(gradients, v.split(sizes), strict=True)
@@ -382,7 +383,8 @@ def test_gauss_newton_of_a_running_logarithm_of_sums_is_that_of_its_jacobian() -
     names, weights = zip(*model.named_parameters(), strict=True)
 
     def outputs(*given: Tensor) -> Tensor:
-        return functional_call(model, dict(zip(names, given, strict=True)), (data[0],))
+        found: Tensor = functional_call(model, dict(zip(names, given, strict=True)), (data[0],))
+        return found
 
     jacobian = torch.autograd.functional.jacobian(outputs, tuple(p.detach() for p in weights))
     J = torch.cat([part.reshape(8, 3, -1) for part in jacobian], 2)
@@ -444,7 +446,7 @@ def test_what_double_backward_can_do_is_done(model: Callable[[], nn.Module]) -> 
     data = sentences() if isinstance(net, nn.Sequential) else rows()
     operator = Hessian(net, cross_entropy, data)
     if isinstance(net, nn.Sequential):
-        net[0].sparse = False  # type: ignore[union-attr,assignment]
+        net[0].sparse = False  # type: ignore[assignment]
     weights = list(net.parameters())
     loss = cross_entropy(net(data[0]), data[1])
     gradients = torch.autograd.grad(loss, weights, create_graph=True, materialize_grads=True)
