@@ -1,6 +1,6 @@
 """Bias, coverage and width of the intervals of H_N of populations, and of barriers near 0.
 
-    python benchmarks/client_intervals.py --draws 300 --json benchmarks/client_intervals.json
+    python benchmarks/client_intervals.py --draws 80 --json benchmarks/client_intervals.json
 
 H_N and scale-free H_N: clients' linear regressions, whose Hessian E[x xᵀ] is known in closed form; every
 client is measured on rows of its own. Barriers: networks of one weight, whose loss along the line between two

@@ -215,11 +215,8 @@ def mean_gap(
     slope = max(0.0, float(gradient @ C @ gradient)) / raw if raw > 0 else 0.0
     square = (hessian @ C @ hessian @ C).trace()
     floor = _square_trace(hessian @ C, parts[0][1]) if len(parts) == 1 else float(square)
-    moved = [float(gradient @ one @ gradient + (hessian @ one @ hessian @ C).trace()) for one, _ in parts]
-    loose = sum(part**2 / dof for part, (_, dof) in zip(moved, parts, strict=True))
     stderr = math.sqrt(slope * max(unbiased, 0.0) + max(0.0, floor) / 2)
-    dof = sum(moved) ** 2 / loose if loose else min(dof for _, dof in parts)
-    return Estimate(unbiased, stderr, dof, slope, low=0, high=most)
+    return Estimate(unbiased, stderr, min(dof for _, dof in parts), slope, low=0, high=most)
 
 
 def _square_trace(HC: Tensor, dof: float) -> float:
