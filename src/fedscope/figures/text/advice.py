@@ -31,7 +31,7 @@ def _of_the_population(record: HessianRecord) -> list[str]:
     if not abs(top.bias_data) > top.stderr_data / 2 and half < 3 * top.stderr_data:
         return []
     low, high, bias = map(format_estimate, (*top.interval, top.bias_data))
-    return [f"λ_max of the population: {low} to {high} (95 %), without bias {bias}"]
+    return [f"population's λ_max {low} to {high} (95 %), bias {bias}"]
 
 
 def _carried_by_few(record: HessianRecord) -> list[str]:
