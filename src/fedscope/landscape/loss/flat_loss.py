@@ -22,7 +22,7 @@ from fedscope.landscape.loss.forms import Form, Trial, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
-from fedscope.landscape.loss.trees import Tree, arguments, cloned, count, flat, leaves, some
+from fedscope.landscape.loss.trees import Tree, arguments, as_pairs, cloned, count, flat, leaves, some
 from fedscope.streams import random_signs
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
@@ -171,7 +171,7 @@ class FlatLoss:
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Cut a flat (n,) vector into the parameters' shapes: views, but for pairs at an odd place."""
         pieces = torch.split(vector, list(self.numels))
-        return tuple(_as_pairs(piece.view(shape)) for piece, shape in zip(pieces, self.shapes, strict=True))
+        return tuple(as_pairs(piece.view(shape)) for piece, shape in zip(pieces, self.shapes, strict=True))
 
     def moving(self, v: Tensor) -> Tensor:
         """Return v (n,) with 0 where no gradient moves a weight: in the padding rows of embeddings."""
@@ -295,11 +295,6 @@ class FlatLoss:
         """Evaluate the network as it is from now on; graphs that were made before are of the other form."""
         self._fold.remove()
         self.form = Form(fast=False, reason=reason)
-
-
-def _as_pairs(piece: Tensor) -> Tensor:
-    """Return a tensor that ``torch.view_as_complex`` takes, if its shape is such."""
-    return piece.clone() if piece.shape[-1:] == (2,) and piece.storage_offset() % 2 else piece
 
 
 def signs(like: Tensor) -> Tensor:

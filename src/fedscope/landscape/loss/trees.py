@@ -152,3 +152,8 @@ def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}
+
+
+def as_pairs(piece: Tensor) -> Tensor:
+    """Return a tensor that ``torch.view_as_complex`` takes, if its shape is such."""
+    return piece.clone() if piece.shape[-1:] == (2,) and piece.storage_offset() % 2 else piece

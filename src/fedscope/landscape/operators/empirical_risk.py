@@ -1,7 +1,6 @@
 """What the curvature operators of a loss share: a weighted mean over batches of symmetric products."""
 
 import hashlib
-import warnings
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode, ProductsName
-from fedscope.errors import DerivativeWarning, UserError
+from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction, signs
 from fedscope.landscape.loss.forms import Form
@@ -23,7 +22,7 @@ from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
 from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
-from fedscope.landscape.operators.products.definition import Definition, compared, of_gradients
+from fedscope.landscape.operators.products.definition import Definition, compared
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.operators.products.graphs import difference, joined, prepared
 from fedscope.landscape.operators.products.preflight import OTHERWISE, preflight
@@ -62,7 +61,7 @@ class LossOperator(BatchMean):
     Raises:
         UserError: see ``FlatLoss``; or, at the first product, what ``preflight`` refuses: an operation that
             cannot be differentiated as often as the operator needs, outputs that differ from one evaluation
-            to the next; or what ``departure`` refuses: products that are not what their definition says.
+            to the next; or what ``compared`` refuses: products that are not what their definition says.
     """
 
     _one_by_one = False  # whether the products are of each sample's own gradient
@@ -214,11 +213,7 @@ class LossOperator(BatchMean):
 
     @cached_property
     def _forms_hold(self) -> bool:
-        return forms_hold(self._loss, self._checked, self._forms)
-
-    @property
-    def _checked(self) -> Definition:
-        return of_gradients(self._loss) if self.differences else self._definition()
+        return forms_hold(self._loss, self._definition(), self._forms)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         if self.differences:
@@ -290,23 +285,16 @@ class LossOperator(BatchMean):
         """Return the graphs; at the first call, look at what they rest on and cost."""
         if self._prepared is None:
             exact, otherwise = self.differences is None, OTHERWISE if self._of_gradients else ""
-            build = self._graph if exact else self._loss_graph
             # Held by its graphs, the operator would keep gigabytes of them until a collection of cycles.
             own = weakref.proxy(self)
             graphs = prepared(
                 self._loss, lambda inputs, targets: own._graph(inputs, targets),
-                lambda: preflight(self._loss, build, twice=exact, otherwise=otherwise),
+                lambda: preflight(self._loss, self._graph, twice=exact, otherwise=otherwise),
                 memory=self._memory, keep=exact,
             )  # fmt: skip
             if self._departs is None:
                 most = graphs.plan.microbatch // 2  # float64 takes twice the bytes
-                self._departs = compared(self._loss, self._checked, most, otherwise, apart=self._one_by_one)
-                if self._departs:
-                    warnings.warn(self._departs, DerivativeWarning, stacklevel=2)
+                parts, apart = self._definition(), self._one_by_one
+                self._departs = compared(self._loss, parts, most, otherwise, apart=apart)
             self._prepared = graphs
         return self._prepared
-
-    def _loss_graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        loss = self._loss.on_batch(inputs, targets)
-        self._loss.check_used(loss)
-        return (loss,), loss.detach()

@@ -11,8 +11,7 @@ happens to be free: the same inputs give the same bits.
 """
 
 import os
-from collections.abc import Callable, Iterable, Set
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +21,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.checks import saved_tensors
 from fedscope.landscape.loss.streamed import Batch
-from fedscope.landscape.loss.trees import Tree, count, leaves, slices, some
+from fedscope.landscape.loss.trees import Tree, leaves, slices, some
 
 Graph = tuple[Tensor, ...]
 """The tensors of some samples, with their graphs, that every product begins at."""
@@ -207,59 +205,6 @@ class Graphs:
         return graph
 
 
-def measured(
-    build: Build, batch: Batch, *, whole: bool, weights: Iterable[Tensor] = ()
-) -> tuple[Graph, Cost]:
-    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half.
-
-    Args:
-        build: makes a graph.
-        batch: the samples.
-        whole: there are no parts of them.
-        weights: that are in memory without any graph.
-    """
-    inputs, targets = batch
-    samples = count(inputs)
-    half = samples if whole else max(1, samples // 2)
-    memory = _memory(next(leaves(inputs)).device)
-    known = {storage.data_ptr() for tensor in weights for storage in _storages(tensor)}
-    graph, size = _saved_bytes(lambda: build(inputs, targets)[0], known)
-    if half == samples:
-        own = min(size, sum(tensor.nbytes for tensor in graph))
-        return graph, Cost(own, (size - own) / samples, memory)
-    _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0], known)
-    each = (size - less) / (samples - half)
-    return graph, Cost(max(0.0, size - each * samples), each, memory)
-
-
-def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, int]:
-    """Return a graph and the bytes of the distinct storages that it holds on to, but for the ``known``."""
-    storages: dict[int, torch.UntypedStorage] = {}  # alive, or one freed on the way would lend its place
-
-    def seen(tensor: Tensor) -> Tensor:
-        with suppress(RuntimeError):  # of a tensor without memory, as ``torch.cond`` traces its branches with
-            storages.update((storage.data_ptr(), storage) for storage in _storages(tensor))
-        return tensor.detach()
-
-    try:
-        with torch.autograd.graph.saved_tensors_hooks(seen, lambda tensor: tensor):
-            graph = build()
-    except RuntimeError as error:
-        if "saved tensor hooks" not in str(error):  # which ``torch.func`` in a forward refuses
-            raise
-        graph = build()
-        for tensor in saved_tensors(graph):
-            seen(tensor)
-    for tensor in graph:
-        seen(tensor)
-    return graph, sum(storage.nbytes() for at, storage in storages.items() if at not in known)
-
-
-def _storages(tensor: Tensor) -> list[torch.UntypedStorage]:
-    parts = (tensor._indices(), tensor._values()) if tensor.layout is torch.sparse_coo else (tensor,)
-    return [part.untyped_storage() for part in parts]
-
-
 def _bytes(batches: Batches) -> int:
     return sum(tensor.nbytes for pair in batches for tensor in leaves(pair))
 
@@ -281,7 +226,7 @@ def _kept(sizes: list[int], budget: int) -> int:
 
 def _free(device: torch.device) -> int:
     """Return a quarter of the memory that is free on the device, or in this process's control group."""
-    if _memory(device):
+    if device_memory(device):
         return torch.cuda.mem_get_info(device)[0] // 4
     free = _available()
     limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
@@ -290,7 +235,7 @@ def _free(device: torch.device) -> int:
     return max(0, min(free // 4, _MOST))
 
 
-def _memory(device: torch.device) -> int:
+def device_memory(device: torch.device) -> int:
     """Return the bytes of a GPU's memory, 0 of another device."""
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
 

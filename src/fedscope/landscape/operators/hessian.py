@@ -19,7 +19,10 @@ class Hessian(LossOperator):
     _of_gradients = True
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        (loss,), _ = self._loss_graph(inputs, targets)
+        loss = self._loss.on_batch(inputs, targets)
+        self._loss.check_used(loss)
+        if self.differences:
+            return (loss,), loss.detach()
         gradients = pulled((loss,), self._loss.parameters, (torch.ones_like(loss),), again=True)
         return gradients, loss.detach()
 
@@ -28,6 +31,8 @@ class Hessian(LossOperator):
 
     def _definition(self) -> Definition:
         by_gradients = of_gradients(self._loss)
+        if self.differences:
+            return by_gradients
         return replace(by_gradients, graph=lambda batch: self._graph(*batch), times=self._times)
 
     def _forms(self, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:

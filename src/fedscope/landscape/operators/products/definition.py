@@ -14,6 +14,7 @@ What differs is looked at again with larger ε, at which kinks are held where th
 (:mod:`fedscope.landscape.operators.products.kinks`).
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedscope.errors import UserError
+from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape.loss.checks import check_symmetric, close, explained
 from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss, signs
@@ -137,7 +138,10 @@ def compared(loss: FlatLoss, parts: Definition, most: int, otherwise: str, *, ap
     if apart and not loss.coupled:
         check_apart(loss, batch[0])
     with explained(loss.model, lambda: loss.of(loss.outputs(batch[0]), batch[1]), otherwise):
-        return precisely(loss, batch, lambda few: _Comparison(loss, parts, few).told(otherwise))
+        said = precisely(loss, batch, lambda few: _Comparison(loss, parts, few).told(otherwise))
+    if said:
+        warnings.warn(said, DerivativeWarning, stacklevel=2)
+    return said
 
 
 def jump_of(loss: FlatLoss) -> str:
