@@ -86,13 +86,11 @@ class FlatLoss:
                 f"the parameter {strange[0]} is complex; hold real and imaginary part in a real one and take "
                 "torch.view_as_complex of it in forward"
             )
-        kinds = {(str(p.device), str(p.dtype)) for _, p in trained}
+        kinds = sorted({(str(p.device), str(p.dtype)) for _, p in trained})
         if len(kinds) > 1:
-            raise UserError(
-                f"the parameters are of several kinds, {sorted(kinds)}: use one .to(device, dtype)"
-            )
-        self.dtype = trained[0][1].dtype
-        self.device = trained[0][1].device
+            raise UserError(f"the parameters are of several kinds, {kinds}: use one .to(device, dtype)")
+        first = trained[0][1]
+        self.dtype, self.device = first.dtype, first.device
         self.names = tuple(name for name, _ in trained)
         self.shapes = tuple(p.shape for _, p in trained)
         self.numels = tuple(p.numel() for _, p in trained)
