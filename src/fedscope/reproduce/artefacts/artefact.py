@@ -15,7 +15,7 @@ from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.records.entries import Record
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.records.sharpness_compared import LEAST, correlated
-from fedscope.reproduce.artefacts import costs, departures, readings, search
+from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
 from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
@@ -105,12 +105,6 @@ def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]
     record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
-    if recipe.readings:
-        record["readings"] = readings.readings_of(recipe, filled)
-        record["grid"] = readings.grid_of(record["readings"])
-    if recipe.search:
-        record["search"] = search.search_of(recipe, filled)
-        record["grid"] = search.grid_of(record["search"])
     if recipe.panels:
         record["panels"] = recipe.panels
     if recipe.kind == "correlation":
@@ -226,7 +220,7 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
 def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
     """Return the data that a figure draws of a cell."""
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
-    if recipe.kind in ("curves", "search"):
+    if recipe.kind == "curves":
         return {**at, "accuracy": [m.accuracy for m in one.metrics]}
     if recipe.kind in DRAWN:
         name = next(iter(one.cell.measures))
