@@ -21,7 +21,8 @@ from studies.study import Study, build
 def run(study: Study) -> None:
     """Run a study's command and exit: with 0 if all was done, with 2 and one line if the user can mend it."""
     try:
-        _command(study).main(prog_name=f"python -m {type(study).__module__.rpartition('.')[0]}", standalone_mode=False)
+        module = type(study).__module__.rpartition(".")[0]
+        _command(study).main(prog_name=f"python -m {module}", standalone_mode=False)
     except (UserError, click.ClickException) as error:
         text = error.format_message() if isinstance(error, click.ClickException) else str(error)
         print(f"Error: {' '.join(text.split())}", file=sys.stderr)

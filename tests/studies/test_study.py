@@ -15,7 +15,7 @@ from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.plan import Place
 from fedscope.reproduce.recipes.cells import Choices
-from fedscope.reproduce.recipes.spec import SCALES
+from fedscope.reproduce.recipes.spec import SCALES, recipe
 from studies.readings import readings_study
 from studies.readings.readings_recipe import measured_cells, readings_recipe
 from studies.readings.readings_record import ReadingsResult
@@ -72,13 +72,13 @@ def test_columns_of_a_scale_are_presets_beside_published_ones(study: Study) -> N
 
 
 def test_a_plan_measures_every_reading_of_a_cell() -> None:
-    recipe = readings_recipe("smoke")
-    assert recipe.readings.base.samples == 40  # that of the scale
-    plan = STUDIES[0].plan(recipe, Choices(), Place(Path("nothing"), Path("gallery")), partial=True)
-    assert plan.cells[recipe.name] == measured_cells(recipe)
+    own = readings_recipe("smoke")
+    assert own.readings.base.samples == 40  # that of the scale
+    plan = STUDIES[0].plan(own, Choices(), Place(Path("nothing"), Path("gallery")), partial=True)
+    assert plan.cells[own.name] == measured_cells(own)
     plan.refresh(partial=True)
-    assert plan.cells[recipe.name] == measured_cells(recipe)
-    assert all(cell.measures for cell in plan.cells[recipe.name])
+    assert plan.cells[own.name] == measured_cells(own)
+    assert all(cell.measures for cell in plan.cells[own.name])
 
 
 def test_without_a_run_there_is_no_reading_and_no_sentence(tmp_path: Path) -> None:
@@ -89,7 +89,8 @@ def test_without_a_run_there_is_no_reading_and_no_sentence(tmp_path: Path) -> No
     stale.write_text("of 3 ways\n")
     written, faults = build(study, study.recipe("smoke"), Choices(), place, lambda _: None, partial=True)
     assert faults == {}
-    assert "No reading was measured under all methods." in Path(f"{place.out / study.name}-smoke.md").read_text()
+    page = Path(f"{place.out / study.name}-smoke.md").read_text()
+    assert "No reading was measured under all methods." in page
     assert not stale.exists()
     assert stale not in written
 
@@ -97,8 +98,8 @@ def test_without_a_run_there_is_no_reading_and_no_sentence(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES, ids=lambda one: one.name)
 def test_a_study_builds_from_an_empty_registry_and_then_from_a_full_one(study: Study, tmp_path: Path) -> None:
-    place, recipe = Place(tmp_path / "registry", tmp_path / "gallery"), study.recipe("smoke")
-    written, faults = build(study, recipe, Choices(), place, lambda _: None)
+    place, own = Place(tmp_path / "registry", tmp_path / "gallery"), study.recipe("smoke")
+    written, faults = build(study, own, Choices(), place, lambda _: None)
     assert not faults
     texts = {path: path.read_bytes() for path in written if path.suffix not in (".pdf", ".png")}
     assert {path.suffix for path in written} == {".json", ".md", ".csv", ".tex", ".txt", ".pdf", ".png"}
@@ -108,13 +109,13 @@ def test_a_study_builds_from_an_empty_registry_and_then_from_a_full_one(study: S
     assert record["kind"] in record
     assert record[record["kind"]]["results"]
     said: list[str] = []
-    again, faults = build(study, recipe, Choices(), place, said.append)
+    again, faults = build(study, own, Choices(), place, said.append)
     assert (again, faults, said) == (written, {}, [])
     assert {path: path.read_bytes() for path in texts} == texts
     page = supplement(study.name.split("/")[0], place.out)
     assert "## What explains the rest\n\n- [Table 2](" in page
     poorer = replace(place, registry=tmp_path / "nothing")
-    assert build(study, recipe, Choices(), poorer, said.append, partial=True)[0] == []
+    assert build(study, own, Choices(), poorer, said.append, partial=True)[0] == []
 
 
 def test_the_search_leaves_the_settings_of_the_paper_but_those_it_tries() -> None:
@@ -138,8 +139,6 @@ def test_mistakes_are_said_in_one_line(words: list[str], told: str, tmp_path: Pa
 
 
 def test_the_package_names_the_studies_to_who_asks_for_their_artefacts() -> None:
-    from fedscope.reproduce.recipes.spec import recipe
-
     for study in STUDIES:
         with pytest.raises(UserError, match=r"studies/README\.md"):
             recipe(study.name)

@@ -37,7 +37,7 @@ def test_every_artefact_of_the_papers_has_a_recipe() -> None:
 
 
 def check_cells(one: Recipe, *, tries: bool = False) -> None:
-    """Assert that a recipe's cells are experiments; ``tries`` settings that no source gives, if it says so."""
+    """Assert that a recipe's cells are experiments; ``tries``: other settings than provisional ones."""
     found = cells(one)
     assert found
     for cell in found:

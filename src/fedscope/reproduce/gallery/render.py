@@ -33,7 +33,7 @@ _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_
 
 
 def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = "") -> str:
-    """Return the artefact as a page of Markdown; ``images`` are file names beside it, ``further`` is Markdown."""
+    """Return the artefact as a page of Markdown, with images by name and further Markdown below the table."""
     groups, header, rows = grid(record)
     return filled(
         "artefact.md",
