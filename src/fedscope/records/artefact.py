@@ -22,6 +22,19 @@ class PaperValue(Plain):
     inferred: bool  # whether the paper does not print it in that cell
     note: str  # what is odd about it
 
+    @property
+    def number(self) -> float | None:
+        """The value; None where it is lost, or is no number, as in ``500+``."""
+        try:
+            return float(self.value)
+        except ValueError:
+            return None
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation that is printed with it, if one is."""
+        return float(self.std) if self.std else None
+
 
 class Cell(Plain):
     """A quantity of a row under a column."""

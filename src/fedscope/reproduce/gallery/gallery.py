@@ -4,7 +4,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -159,6 +158,7 @@ def supplement(paper: str, out: Path) -> str:
     found = [(path, record) for path, record in records(out) if record.recipe.partition("/")[0] == paper]
     if not found:
         return ""
+    pages = [(path.with_suffix(".md").name, record) for path, record in found]
     counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
     verdicts = [f"{n} {_COUNTED[word][n > 1]}" for word in _COUNTED if (n := counts[word])]
     departures = [[*record.why, *record.reductions] for _, record in found]
@@ -168,25 +168,17 @@ def supplement(paper: str, out: Path) -> str:
         "paper.md",
         source=found[0][1].source,
         counts=f"Of {counts.total()} statements {', '.join(verdicts)}." if verdicts else "",
-        claims=[
-            {
-                **asdict(spoken),
-                "printed_in": record.printed_in,
-                "page": path.with_suffix(".md").name,
-            }
-            for path, record in found
-            for spoken in statements(record)
-        ],
+        claims=[spoken for page, record in pages for spoken in statements(record, page)],
         judged=verdict_notes([record for _, record in found]),
         explained=[
-            (record, path.with_suffix(".md").name, _content(path.with_suffix(SENTENCE)).decode().strip())
+            (record, path.with_suffix(".md").name, said)
             for path, record in found
-            if path.with_suffix(SENTENCE).is_file()
+            if (said := _content(path.with_suffix(SENTENCE)).decode("utf-8", "replace").strip())
         ],
         shared=shared,
         departures=[
-            (record, path.with_suffix(".md").name, [line for line in lines if line not in shared])
-            for (path, record), lines in zip(found, departures, strict=True)
+            (record, page, [line for line in lines if line not in shared])
+            for (page, record), lines in zip(pages, departures, strict=True)
         ],
         runs=used_runs([record for _, record in found]),
         images=[
