@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import assemble
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.build import command, complete
+from fedscope.reproduce.build import command, completed
 from fedscope.reproduce.gallery.gallery import SENTENCE, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import environment
 from fedscope.reproduce.plan import Place, Plan
@@ -67,8 +67,7 @@ def build(
         say: is called with every step.
         partial: train nothing; an unfinished run fills its cell with its rounds so far.
     """
-    plan = study.plan(recipe, choices, place, partial=partial)
-    faults = complete(plan, say)
+    plan, faults = completed(study.plan(recipe, choices, place, partial=partial), say)
     filled, name = plan.filled[recipe.name], recipe.name
     text = command(recipe, choices, place.registry, partial=partial)
     record = assemble(recipe, cells(recipe, choices), filled, text, plan.diverged[name])

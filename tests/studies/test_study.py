@@ -76,8 +76,7 @@ def test_a_plan_measures_every_reading_of_a_cell() -> None:
     assert own.readings.base.samples == 40  # that of the scale
     plan = STUDIES[0].plan(own, Choices(), Place(Path("nothing"), Path("gallery")), partial=True)
     assert plan.cells[own.name] == measured_cells(own)
-    plan.refresh(partial=True)
-    assert plan.cells[own.name] == measured_cells(own)
+    assert plan.refreshed(partial=True).cells[own.name] == measured_cells(own)
     assert all(cell.measures for cell in plan.cells[own.name])
 
 
