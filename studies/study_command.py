@@ -7,7 +7,7 @@ import click
 
 from fedscope.cli.figures import gallery_option, scale_option
 from fedscope.cli.options import shared
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import HELP, Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError, suggestion
 from fedscope.process import use_device
@@ -32,7 +32,7 @@ def run(study: Study) -> None:
 def _command(study: Study) -> click.Command:
     """Return the command that builds a study's artefact."""
 
-    @click.command(cls=Command)
+    @click.command(cls=Command, context_settings=HELP)
     @click.argument("name", default=study.name, metavar="[NAME]")
     @scale_option
     @shared.registry

@@ -90,7 +90,8 @@ def test_the_glossary_names_what_records_have() -> None:
         for row in table.splitlines()
         for name in re.findall(r"`([^`]+)`", row.split("|")[2])
     ]
-    sources = "\n".join(path.read_text("utf-8") for path in (DOCS.parent / "src").rglob("*.py"))
+    code = [path for folder in ("src", "studies") for path in (DOCS.parent / folder).rglob("*.py")]
+    sources = "\n".join(path.read_text("utf-8") for path in code)
     assert len(names) > 20
     known = {"RUN@best", "RUN@T:anchor", "directions: random"}
     assert [
