@@ -99,12 +99,15 @@ def _answer(client: socket.socket) -> None:
 
 
 def _call(program: str, arguments: list[str]) -> int:
-    """Return the exit code of ``fedscope …``, ``python FILE …`` or ``python -c CODE``."""
+    """Return the exit code of ``fedscope …`` or ``python …``: a file, ``-m MODULE`` or ``-c CODE``."""
     try:
         if program == "fedscope":
             run(arguments)
         elif arguments[0] == "-c":
             exec(arguments[1], {"__name__": "__main__"})
+        elif arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = arguments
             sys.path.insert(0, str(Path(arguments[0]).parent))

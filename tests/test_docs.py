@@ -46,7 +46,7 @@ def test_the_code_runs(unit: str, tmp_path: Path, programs: Path) -> None:
     lines = script(page, tmp_path)
     install(tmp_path)
     path = f"{programs}:{Path(sys.executable).parent}"
-    setting = f"PATH={path}:$PATH\nexport PYTHONPATH={tmp_path}\n"
+    setting = f"PATH={path}:$PATH\nexport PYTHONPATH={tmp_path}:{DOCS.parent}\n"
     done = subprocess.run(["bash", "-c", setting + lines], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [name for name in pictures(page, DOCS) if not (tmp_path / name).exists()] == []
@@ -90,7 +90,8 @@ def test_the_glossary_names_what_records_have() -> None:
         for row in table.splitlines()
         for name in re.findall(r"`([^`]+)`", row.split("|")[2])
     ]
-    sources = "\n".join(path.read_text("utf-8") for path in (DOCS.parent / "src").rglob("*.py"))
+    code = [path for folder in ("src", "studies") for path in (DOCS.parent / folder).rglob("*.py")]
+    sources = "\n".join(path.read_text("utf-8") for path in code)
     assert len(names) > 20
     known = {"RUN@best", "RUN@T:anchor", "directions: random"}
     assert [

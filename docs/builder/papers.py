@@ -7,6 +7,7 @@ from typing import Any
 
 from builder.links import GALLERY
 from builder.markdown import escaped, table
+from fedscope.reproduce.recipes.spec import names
 
 
 def _records(root: Path, paper: str) -> list[tuple[Path, dict[str, Any]]]:
@@ -33,7 +34,7 @@ def artefacts(root: Path, paper: str) -> str:
         [
             f"[{record['printed_in']}](../{GALLERY}/{paper}/{path.stem}.md)",
             escaped(record["title"]),
-            f"`fedscope figures build {record['recipe']}`",
+            _rebuilt(record["recipe"]),
             _verdicts(record),
         ]
         for path, record in records
@@ -47,6 +48,10 @@ def artefacts(root: Path, paper: str) -> str:
     if claims:
         parts.append("## Its statements\n\n" + table(["statement", "of", "here"], claims))
     return "\n".join(parts)
+
+
+def _rebuilt(recipe: str) -> str:
+    return f"`fedscope figures build {recipe}`" if recipe in names() else "[a study](../../studies/README.md)"
 
 
 def _verdicts(record: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from .conftest import Command
 
 def test_list_says_what_is_missing(fedscope: Command) -> None:
     found = {one["recipe"]: one for one in fedscope("figures", "list", "--json", "--scale", "smoke").json}
-    assert len(found) == 33  # the papers' 25, the readings of one, a search for another, and six of our own
+    assert len(found) == 31  # the papers' 25, and six of our own
     one = found["man/table2"]
     assert (one["cells"], one["with_a_run"], len(one["train"])) == (16, 0, 16)
     assert one["seconds"] > 0

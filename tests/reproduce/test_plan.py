@@ -15,13 +15,13 @@ def test_a_plan_that_is_refreshed_sees_the_run_and_has_its_results_left(tmp_path
     assert plan.estimate().seconds > 0
     assert run_all(plan.training_jobs(), workers=1, threads=1, device="cpu", say=lambda _: None) == {}
     assert plan.measures == {}
-    plan.refresh(partial=False)
+    plan = plan.refreshed(partial=False)
     assert plan.trainings == []
     ((path, wanted),) = plan.measures.values()
     assert path.is_file()
     assert wanted.kind == "hessian"
     assert plan.estimate().seconds > 0
     assert run_all(plan.measuring_jobs(), workers=1, threads=1, device="cpu", say=lambda _: None) == {}
-    plan.refresh(partial=False)
+    plan = plan.refreshed(partial=False)
     assert plan.measures == {}
     assert plan.estimate().seconds == 0

@@ -22,6 +22,19 @@ class PaperValue(Plain):
     inferred: bool  # whether the paper does not print it in that cell
     note: str  # what is odd about it
 
+    @property
+    def number(self) -> float | None:
+        """The value; None where it is lost, or is no number, as in ``500+``."""
+        try:
+            return float(self.value)
+        except ValueError:
+            return None
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation that is printed with it, if one is."""
+        return float(self.std) if self.std else None
+
 
 class Cell(Plain):
     """A quantity of a row under a column."""
@@ -111,114 +124,6 @@ class UsedRun(Plain):
     settings: UsedSettings = UsedSettings()  # of its training
 
 
-class ReadingCell(Plain):
-    """A measured quantity of a method under a reading, beside the printed one."""
-
-    row: str  # label of the method
-    quantity: str  # its name
-    measured: float  # geometric mean over draws and seeds
-    round: Count  # that it was measured at [rounds]
-    growth: float  # from that round to the last; 1 at the last
-    expected: float  # at the last round, with weight decay where the reading has it
-    printed: float  # in the paper
-
-    @property
-    def ratio(self) -> float:
-        """What is expected, relative to what is printed."""
-        return self.expected / self.printed
-
-
-class ReadingResult(Plain):
-    """One reading against all printed numbers."""
-
-    name: str  # of the reading
-    settings: dict[str, str]  # by axis
-    draws: Count  # of samples
-    entries: Many[ReadingCell]  # a number each
-    sampling_spread: dict[str, float]  # of one draw, by quantity; of logarithms
-    log_likelihood: float  # relative to the best reading's
-    share: float  # posterior, under equal priors
-    factors: dict[str, float]  # printed over expected, the best common one by quantity
-    ratios_only: float  # log-likelihood after these factors, relative to the best reading's
-    residual: float  # root mean square of the log-ratios after these factors
-    p: float  # of numbers that fit no better, if the reading is right
-
-
-class AxisShare(Plain):
-    """The share of all readings with one setting, and the best of them."""
-
-    axis: str  # what the setting is of
-    value: str  # the setting
-    readings: Count  # that have it
-    share: float  # of the likelihood of all readings
-
-
-class Sensitivity(Plain):
-    """The best reading under other errors."""
-
-    change: str  # of the stated errors
-    best: str  # the best reading then
-    share: float  # its share then
-    usual: float  # the share there of the reading that is best as stated
-    split: Number = math.nan  # and of all readings of its split; NaN of an older record
-
-
-class ReadingsResult(Plain):
-    """What the authors of a table may have measured, by likelihood."""
-
-    results: Many[ReadingResult]  # the most likely first
-    axes: Many[AxisShare]  # shares by setting
-    sensitivities: Many[Sensitivity]  # to the stated errors
-    training_spread: dict[str, float]  # between trainings, by quantity; of logarithms
-    spread_source: str  # where that is from
-    growth_spread: float  # of the growth; of logarithms
-    correlation: float  # of λ_max and trace of one method
-    common: dict[str, float]  # share of the samples' variance that all rows have in common, by quantity
-    dof: float | None  # degrees of freedom; None: infinite
-    growth: dict[str, float]  # of the base reading, by quantity
-    grown_on: Many[str]  # the runs that it was measured on
-    incomplete: Many[str]  # readings that some method was not measured under
-    open: dict[str, str]  # settings that were not measured, and why
-
-
-class SearchCell(Plain):
-    """A method's accuracy under a candidate, beside the printed one."""
-
-    row: str  # label of the method in the paper
-    quantity: str  # its name
-    expected: float  # at the best number of rounds, mean over seeds [%]
-    printed: float  # in the paper [%]
-
-
-class SearchResult(Plain):
-    """A candidate's training against the numbers of a printed column, at the rounds that fit best."""
-
-    column: str  # label of the printed column
-    candidate: str  # label of the settings
-    # posterior under equal priors, of those that are long enough; None: too short, or the only one
-    share: float | None
-    rounds: Count  # T that fits best; of one that is too short its end [rounds]
-    low: Count  # 2.5 % of the posterior of T are at most here [rounds]
-    high: Count  # 97.5 % of it [rounds]
-    end: Count  # of the training; T beyond it are not compared [rounds]
-    short: bool  # whether the training ends below the printed accuracies
-    log_evidence: float  # of the printed numbers, over all T
-    p: float  # of numbers that fit no better, if these settings and T are right
-    entries: Many[SearchCell]  # a number each
-
-
-class SearchRecord(Plain):
-    """Which settings and numbers of rounds the printed accuracies are likely of."""
-
-    results: Many[SearchResult]  # by printed column; the likeliest first
-    spread: dict[str, float]  # relative, between trainings, by quantity: pooled from the printed deviations
-    trainings: Count  # in a printed mean
-    correlation: float  # between the two numbers of a training
-    common: float  # share of the variance that a seed gives to all methods alike
-    dof: float  # degrees of freedom
-    open: dict[str, str]  # settings that were not tried, and why
-
-
 class ArtefactRecord(Plain):
     """A table or figure."""
 
@@ -244,7 +149,5 @@ class ArtefactRecord(Plain):
     runs: Many[UsedRun]  # that stand in the cells
     grid: Grid | None = None  # of a table without runs
     sweep: Sweep | None = None  # of a figure over an option
-    readings: ReadingsResult | None = None  # of a recipe of kind ``readings``
-    search: SearchRecord | None = None  # of a recipe of kind ``search``
     panels: Many[Many[str]] = ()  # quantities of each panel, of kind ``dots``; empty: a panel for each
     correlations: Many[Correlation] = ()  # with the generalisation gap, of kind ``correlation``

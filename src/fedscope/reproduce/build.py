@@ -28,15 +28,8 @@ def build(
         say: is called with every step.
         partial: train nothing; an unfinished run fills its cell with its rounds so far.
     """
-
-    plan, written = Plan(recipes, choices, place, partial=partial), list[Path]()
-    faults = _run(plan.training_jobs(), place, say)
-    plan.refresh(partial=partial or bool(faults))
-    failed = _run(plan.measuring_jobs(), place, say)
-    faults |= {title: why for title, why in failed.items() if title not in plan.optional} | plan.faults
-    plan.refresh(partial=plan.partial)
-    for run, round in plan.divergences().items():
-        say(f"{run} diverged in round {round}: its cells say so; the run is not trained again")
+    written = list[Path]()
+    plan, faults = completed(Plan(recipes, choices, place, partial=partial), say)
     for recipe in recipes:
         cells, filled = plan.cells[recipe.name], plan.filled[recipe.name]
         text = command(recipe, choices, place.registry, partial=partial)
@@ -47,6 +40,19 @@ def build(
         else:
             written += write(record, place.out)
     return written, faults
+
+
+def completed(plan: Plan, say: Log) -> tuple[Plan, dict[str, str]]:
+    """Train and measure what a plan lacks; return the plan then, and the faults by the title of their job."""
+    place = plan.place
+    faults = _run(plan.training_jobs(), place, say)
+    plan = plan.refreshed(partial=plan.partial or bool(faults))
+    failed = _run(plan.measuring_jobs(), place, say)
+    faults |= {title: why for title, why in failed.items() if title not in plan.optional} | plan.faults
+    plan = plan.refreshed(partial=plan.partial)
+    for run, round in plan.divergences().items():
+        say(f"{run} diverged in round {round}: its cells say so; the run is not trained again")
+    return plan, faults
 
 
 def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) -> str:

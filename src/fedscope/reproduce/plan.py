@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -79,7 +80,7 @@ class Outline:
 
 
 class Plan:
-    """The runs and results that recipes need and the registry lacks; :meth:`refresh` reads it again."""
+    """The runs and results that recipes need and the registry lacks, as it was when the plan was made."""
 
     def __init__(
         self,
@@ -95,15 +96,12 @@ class Plan:
 
     @property
     def inventory(self) -> RunInventory:
-        """The registry at the time of the plan, or of its last refresh."""
+        """The registry at the time of the plan."""
         return self.clock.inventory
 
-    def refresh(self, *, partial: bool) -> None:
-        """Read the registry again."""
-        self.partial, self.clock = partial, Clock(RunInventory(Registry(self.place.registry)))
-        for name, kind in vars(Plan).items():
-            if isinstance(kind, cached_property):
-                vars(self).pop(name, None)
+    def refreshed(self, *, partial: bool) -> Self:
+        """Return the plan of the registry as it is now."""
+        return type(self)(self.recipes, self.choices, self.place, partial=partial)
 
     @cached_property
     def cells(self) -> dict[str, list[Cell]]:

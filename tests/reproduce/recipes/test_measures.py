@@ -1,5 +1,7 @@
 """Measurements that a recipe names, in words."""
 
+from dataclasses import asdict, fields
+
 import pytest
 
 from fedscope.reproduce.recipes.measures import Measure
@@ -21,3 +23,13 @@ def test_a_measure_is_of_one_eigenvalue_unless_it_says_more() -> None:
 def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match="sample, top"):
         Measure.from_table({"kind": "hessian", "top": 3, "sample": 3})
+
+
+def test_a_new_field_renames_no_earlier_result() -> None:
+    added = {"split", "draw", "engine", "augment", "normalisation", "term", "only"}
+    usual = Measure("hessian", samples=4096, trace_rtol=0.02)
+    assert set(usual.request()) == {one.name for one in fields(Measure)} - added
+    assert all(asdict(usual)[name] == value for name, value in usual.request().items())
+    assert Measure("hessian", split="test", draw=1).request().keys() - usual.request().keys() == {
+        "split", "draw",
+    }  # fmt: skip

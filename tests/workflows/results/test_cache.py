@@ -56,6 +56,7 @@ def test_an_operator_is_known_by_its_content() -> None:
     assert len(set(found)) == len(found)
 
 
+@pytest.mark.filterwarnings("ignore:the gradient is not that of the loss")
 def test_a_loss_that_differs_in_its_derivatives_alone_is_another() -> None:
     case = mlp()
 

@@ -23,7 +23,8 @@ LIBRARY = (
 
 def settings(name: str) -> set[str]:
     problem = own_problem()
-    return set(Quantities(problem, problem.batches, SharpnessRequest()).settings(name))
+    found = set(Quantities(problem, problem.batches, SharpnessRequest()).settings(name))
+    return found - {"search"}  # which the reading decides
 
 
 TABLE = [(name, setting) for name in QUANTITIES for setting in sorted(settings(name))]

@@ -11,19 +11,19 @@ from dataclasses import asdict
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.landscape.surroundings import code
-from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
+from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord, Claim, PaperValue
 from fedscope.records.entries import Record
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.records.sharpness_compared import LEAST, correlated
-from fedscope.reproduce.artefacts import costs, departures, readings, search
+from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
-from fedscope.reproduce.artefacts.claims import Claim, Statement, judge
+from fedscope.reproduce.artefacts.claims import Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.cells import Cell
-from fedscope.reproduce.recipes.published import Printed, printed, table
+from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES, mean, spread
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs.inventory import RunEntry
@@ -91,7 +91,7 @@ def assemble(
             for quantity in recipe.shows(column)
             if not QUANTITIES[quantity].drawn
         ],
-        "claims": [asdict(claim) for claim in _claims(recipe, samples, borrowed)],
+        "claims": [claim.to_json() for claim in _claims(recipe, samples, borrowed)],
         "drawn": [content for _, content in drawn],
         "runs": [one.describe() for one in filled],
         "versions": {**versions(), "analysis": code()[:16]},
@@ -104,12 +104,6 @@ def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]
     record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
-    if recipe.readings:
-        record["readings"] = readings.readings_of(recipe, filled)
-        record["grid"] = readings.grid_of(record["readings"])
-    if recipe.search:
-        record["search"] = search.search_of(recipe, filled)
-        record["grid"] = search.grid_of(record["search"])
     if recipe.panels:
         record["panels"] = recipe.panels
     if recipe.kind == "correlation":
@@ -168,7 +162,7 @@ def _entry(
     entry: Record = {
         "row": row, "column": column, "quantity": quantity, "value": None, "std": None, "error": None,
         "seeds": len(sample.numbers) if sample else 0, "each": [], "text": None, "round": None,
-        "paper": asdict(paper) if paper else None, "differs": None,
+        "paper": paper.to_json() if paper else None, "differs": None,
     }  # fmt: skip
     if sample is None:
         return {**entry, "text": absent.get((row, column))}
@@ -185,7 +179,7 @@ def _entry(
     return {**entry, "value": average, "std": std, "error": error, "differs": differs}
 
 
-def _differs(value: float, error: float | None, paper: Printed | None) -> bool | None:
+def _differs(value: float, error: float | None, paper: PaperValue | None) -> bool | None:
     """Say whether a value is off the paper's by more than the combined error; None where not known."""
     if paper is None or paper.number is None or (error is None and paper.spread is None):
         return None
@@ -222,7 +216,7 @@ def _printed(recipe: Recipe, statement: str) -> dict[str, dict[str, float]]:
 
 def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
     at = {**one.cell.describe(), "run": one.match.entry.manifest.name, "round": one.match.round}
-    if recipe.kind in ("curves", "search"):
+    if recipe.kind == "curves":
         return {**at, "accuracy": [m.accuracy for m in one.metrics]}
     if recipe.kind in DRAWN:
         name = next(iter(one.cell.measures))

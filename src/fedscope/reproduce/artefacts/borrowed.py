@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fedscope.federated.setup.presets import preset
+from fedscope.records.artefact import PaperValue
 from fedscope.reproduce.artefacts.claims import Statement
 from fedscope.reproduce.artefacts.differences import Samples, Spread, spread_between_seeds
-from fedscope.reproduce.recipes.published import Printed, printed
+from fedscope.reproduce.recipes.published import printed
 from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Recipe
 
@@ -48,6 +49,7 @@ def _judged(recipe: Recipe) -> list[str]:
 
 
 def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
+    """Return the deviation between a paper's trainings, pooled over its cells."""
     relative, squares, dof = QUANTITIES[quantity].measure is not None, 0.0, 0
     for paper, trainings in _printed(recipe, quantity):
         if paper.number and paper.spread:
@@ -56,7 +58,8 @@ def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
     return Spread(math.sqrt(squares / dof), dof, relative, (), "the paper") if dof else None
 
 
-def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[Printed, int]]:
+def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[PaperValue, int]]:
+    """Yield every printed cell of a quantity, and the number of trainings that it is of."""
     columns = {column.published or label: column.preset for label, column in recipe.columns.items()}
     for label, experiment in columns.items():
         for row in recipe.rows:

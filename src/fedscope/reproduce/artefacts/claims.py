@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedscope.figures.numbers import format_estimate
+from fedscope.records.artefact import Claim
 from fedscope.records.differences import Difference, judged
 from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread, difference, spread_between_seeds
 from fedscope.reproduce.recipes.quantities import QUANTITIES
@@ -27,15 +28,6 @@ Verdict = Literal["holds", "does not hold", "undecided"]
 _STATEMENT = re.compile(
     r"(?P<row>.+?) (?:(?P<sign>[<>]) (?P<other>.+)|(?P<end>lowest|highest)) in (?P<quantity>\w+)"
 )
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement, the verdict on it, and the evidence."""
-
-    statement: str
-    verdict: Verdict
-    evidence: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -167,8 +159,9 @@ def _judged(text: str, places: Sequence[_Place], family: _Family) -> Claim:
         verdicts.append("undecided" if place.absent and verdict == "holds" else verdict)
     if not verdicts:
         absent = dict.fromkeys(row for place in places for row in place.lacking)
-        return Claim(text, "undecided", tuple(evidence) or (f"no value of {' and of '.join(absent)}",))
-    return Claim(text, _worst(verdicts), tuple(evidence))
+        evidence = evidence or [f"no value of {' and of '.join(absent)}"]
+        return Claim(statement=text, verdict="undecided", evidence=tuple(evidence))
+    return Claim(statement=text, verdict=_worst(verdicts), evidence=tuple(evidence))
 
 
 def _known(sample: Sample) -> bool:

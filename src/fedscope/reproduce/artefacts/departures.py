@@ -13,13 +13,12 @@ from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.cells import Cell
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe
-from fedscope.reproduce.recipes.spec import recipe as published_recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 
 DIVERGED = "diverged"
 TRAINED_ON = " training samples of "
 _ADDED = re.compile(r"method: \S+ is not in the table")  # of a preset
-DRAWN = ("curves", "search", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
+DRAWN = ("curves", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
 
 
 def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
@@ -48,8 +47,6 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
         for text, some in departs.items()
     ]
     found += [f"methods beyond those of the table: {', '.join(added)}"] if added else []
-    if recipe.readings:
-        return found  # its table says what was measured
     measures: dict[str, Measure] = {}
     for cell in cells:
         measures |= cell.measures
@@ -60,10 +57,10 @@ def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
     """Return the published rows, columns and seeds that are left out."""
     if not cells:
         return []
-    whole, found = published_recipe(recipe.name), []
+    found = []
     rows = [row for row in recipe.rows if row not in {cell.row for cell in cells}]
     shown = {column.published or label for label, column in recipe.columns.items()}
-    columns = [label for label in whole.columns if label not in shown]
+    columns = [label for label in recipe.published_columns if label not in shown]
     seeds, published = {cell.seed for cell in cells}, preset(cells[0].use.name).seeds
     found += [f"without {', '.join(rows)}"] if rows else []
     found += [f"without the columns {'; '.join(columns)}"] if columns else []

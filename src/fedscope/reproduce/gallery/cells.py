@@ -72,7 +72,8 @@ def legend(record: ArtefactRecord) -> list[str]:
     if papers:
         found.append("[ ]: the paper's value")
     if any(paper.inferred for paper in papers):
-        found.append("≈: not printed there; " + _reasons(papers, inferred=True))
+        reasons = dict.fromkeys(paper.note for paper in papers if paper.inferred and paper.note)
+        found.append("≈: not printed there; " + "; ".join(reasons))
     if any(not paper.value for paper in papers):
         found.append("lost: the paper's value is lost in the text it survives in")
     if any(entry.differs for entry in entries):
@@ -129,10 +130,6 @@ def _places(entries: Sequence[Cell]) -> str:
 
 def _not_compared(entry: Cell) -> bool:
     return entry.value is not None and entry.differs is None and bool(entry.paper and entry.paper.value)
-
-
-def _reasons(papers: Sequence[PaperValue], *, inferred: bool) -> str:
-    return "; ".join(dict.fromkeys(p.note for p in papers if bool(p.inferred) == inferred and p.note))
 
 
 def conditions(record: ArtefactRecord) -> list[str]:

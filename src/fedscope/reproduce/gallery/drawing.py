@@ -12,7 +12,6 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.dots import Dots, dots_figure
 from fedscope.figures.runs.lines import Line, Panel, Values
-from fedscope.figures.runs.ratios import RatioRow, ratios_figure
 from fedscope.figures.runs.sharpness import against_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
@@ -25,8 +24,6 @@ from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
 from fedscope.records.reading import Kept
 from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
-from fedscope.reproduce.artefacts.readings import TITLES, percent
-from fedscope.reproduce.gallery.inference import likeliest
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:
@@ -36,7 +33,7 @@ def figures(record: ArtefactRecord) -> list[Figure]:
         UserError: nothing in it can be drawn.
     """
     drawer = _DRAWERS.get(record.kind)
-    if drawer is None or (not record.drawn and record.kind not in ("sweep", "readings", "dots")):
+    if drawer is None or (not record.drawn and record.kind not in ("sweep", "dots")):
         return []
     return drawer(record)
 
@@ -104,6 +101,7 @@ def _density(record: ArtefactRecord) -> list[Figure]:
 
 
 def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
+    """Return the result of the first run of each row."""
     first = {row: ones[0].record for row, ones in _by_row(record).items()}
     return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
 
@@ -183,41 +181,6 @@ def _entries_line(label: str, x: Sequence[float], entries: Sequence[Cell], *, le
     return Line(label, _numbers(x), values, band, level)
 
 
-def _readings(record: ArtefactRecord) -> list[Figure]:
-    found = record.readings.results if record.readings else ()
-    rows = [
-        RatioRow(
-            one.name,
-            {
-                title: {e.row: e.ratio for e in one.entries if e.quantity == quantity}
-                for quantity, title in TITLES.items()
-            },
-            percent(one.share),
-        )
-        for one in found
-    ]
-    caption = "the most likely reading first; hollow: alone, filled: with MAN; triangles: beyond the axis"
-    return [ratios_figure(rows, x_label="expected / printed", note="share", caption=caption)] if rows else []
-
-
-def _search(record: ArtefactRecord) -> list[Figure]:
-    assert record.search
-    lines, several = [], len({one.row for one in record.drawn}) > 1
-    for one in record.drawn:
-        name = f"{one.row}, {one.column}" if several else one.column
-        best = 100 * np.fmax.accumulate(np.array(one.accuracy, dtype=np.float64))
-        lines.append(Line(name, np.arange(1.0, len(best) + 1), best))
-    for found in likeliest(record.search):
-        at = {"best_half_accuracy": found.rounds // 2, "best_accuracy": found.rounds}
-        x = _numbers([at[cell.quantity] for cell in found.entries])
-        y = _numbers([cell.printed for cell in found.entries])
-        spread = _numbers([record.search.spread[cell.quantity] for cell in found.entries])
-        lines.append(Line(f"{found.column}, printed", x, y, spread * y, points=True))
-    panel = Panel(lines, "round", "best test accuracy so far (%)")
-    caption = "printed numbers stand where they fit the likeliest candidate; ± spread between trainings"
-    return [panels_figure([panel], caption=caption if len(lines) > len(record.drawn) else "")]
-
-
 def _dots(record: ArtefactRecord) -> list[Figure]:
     """Draw a panel for each group of quantities: every row's value and error under the first column."""
     column = record.columns[0]
@@ -247,8 +210,6 @@ def _correlation(record: ArtefactRecord) -> list[Figure]:
 _DRAWERS = {
     "dots": _dots,
     "correlation": _correlation,
-    "readings": _readings,
-    "search": _search,
     "curves": _curves,
     "spectrum": _spectrum,
     "density": _density,

@@ -3,18 +3,17 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
-from fedscope.reproduce.artefacts.search import between
 from fedscope.reproduce.gallery.cells import verdict_notes
 from fedscope.reproduce.gallery.drawing import figures
-from fedscope.reproduce.gallery.inference import likeliest, unsettled
 from fedscope.reproduce.gallery.render import filled, latex, markdown
 from fedscope.reproduce.gallery.supplement import statements, used_runs
 from fedscope.reproduce.gallery.table_csv import table_csv
@@ -24,11 +23,20 @@ from fedscope.storage.limits import parse_json
 
 INDEX = "README.md"
 SUFFIXES = ("json", "md", "csv", "tex", "pdf", "png")  # of an artefact's files
+SENTENCE = ".txt"  # of a study: its sentence on the paper's page, in Markdown
 _HEAD = 1024  # bytes of an artefact in which its schema stands
 
 
-def write(record: ArtefactRecord, out: Path) -> list[Path]:
+def write(
+    record: ArtefactRecord, out: Path, *, drawn: Sequence[Figure] | None = None, further: str = ""
+) -> list[Path]:
     """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
+
+    Args:
+        record: of the artefact.
+        out: the gallery.
+        drawn: its figures; None: those of its kind.
+        further: Markdown below its table.
 
     Raises:
         UserError: a figure cannot be drawn from the record.
@@ -41,7 +49,7 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
         below=None,
     )
     images = []
-    drawn = figures(record)
+    drawn = figures(record) if drawn is None else drawn
     made = {"artefact": record.recipe, "scale": record.scale, "checkpoints": checkpoints(record)}
     for number, figure in enumerate(drawn, 1):
         page = f"-{number}" if len(drawn) > 1 else ""
@@ -53,7 +61,7 @@ def write(record: ArtefactRecord, out: Path) -> list[Path]:
     for earlier in stem.parent.glob(f"{stem.name}-[0-9]*.p[dn][fg]"):
         if earlier not in written:
             remove(earlier, below=stem.parent)  # of other pages, which the index would show too
-    texts = {"md": markdown(record, images), "csv": table_csv(record)}
+    texts = {"md": markdown(record, images, further), "csv": table_csv(record)}
     if record.entries or record.grid:
         texts["tex"] = latex(record)
     for suffix, text in texts.items():
@@ -88,9 +96,9 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    explained = sum(len(one.results) for one in (record.readings, record.search) if one)
+    """Return how many cells, lines and curves of a record have a result."""
     return (
-        explained
+        len(record.grid.rows if record.grid else ())
         + len(record.drawn)
         + sum(e.value is not None or e.text not in (None, NOT_MEASURED) for e in record.entries)
     )
@@ -116,8 +124,14 @@ def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
         if ARTEFACT_SCHEMA.encode() not in content[:_HEAD]:
             continue
         found.append((path, _read(path, content)))
-    order = {name: place for place, name in enumerate(names())}
-    yield from sorted(found, key=lambda one: (order.get(one[1].recipe, len(order)), one[1].scale))
+    yield from sorted(found, key=lambda one: (_place(one[1].recipe), one[1].recipe, one[1].scale))
+
+
+def _place(name: str) -> int:
+    """Return where an artefact stands: beside the recipe whose name its own begins with, others last."""
+    known = names()
+    begun = max((one for one in known if name.startswith(one)), key=len, default=None)
+    return len(known) if begun is None else known.index(begun)
 
 
 def index(out: Path) -> str:
@@ -137,13 +151,14 @@ def index(out: Path) -> str:
 
 
 def supplement(paper: str, out: Path) -> str:
-    """Return a paper's page: what it says, what was found, what was most likely measured, and the runs.
+    """Return a paper's page: what it says, what was found, what studies say of it, and the runs.
 
     Empty where the gallery has none of its artefacts.
     """
     found = [(path, record) for path, record in records(out) if record.recipe.partition("/")[0] == paper]
     if not found:
         return ""
+    pages = [(path.with_suffix(".md").name, record) for path, record in found]
     counts = Counter[str](claim.verdict for _, record in found for claim in record.claims)
     verdicts = [f"{n} {_COUNTED[word][n > 1]}" for word in _COUNTED if (n := counts[word])]
     departures = [[*record.why, *record.reductions] for _, record in found]
@@ -153,31 +168,17 @@ def supplement(paper: str, out: Path) -> str:
         "paper.md",
         source=found[0][1].source,
         counts=f"Of {counts.total()} statements {', '.join(verdicts)}." if verdicts else "",
-        claims=[
-            {
-                **asdict(spoken),
-                "printed_in": record.printed_in,
-                "page": path.with_suffix(".md").name,
-            }
-            for path, record in found
-            for spoken in statements(record)
-        ],
+        claims=[spoken for page, record in pages for spoken in statements(record, page)],
         judged=verdict_notes([record for _, record in found]),
-        between=between,
-        inferred=[
-            (record, path.with_suffix(".md").name, record.readings.results[0], unsettled(record.readings))
+        explained=[
+            (record, path.with_suffix(".md").name, said)
             for path, record in found
-            if record.readings and record.readings.results
-        ],
-        searched=[
-            (record, path.with_suffix(".md").name, likeliest(record.search))
-            for path, record in found
-            if record.search
+            if (said := _content(path.with_suffix(SENTENCE)).decode("utf-8", "replace").strip())
         ],
         shared=shared,
         departures=[
-            (record, path.with_suffix(".md").name, [line for line in lines if line not in shared])
-            for (path, record), lines in zip(found, departures, strict=True)
+            (record, page, [line for line in lines if line not in shared])
+            for (page, record), lines in zip(pages, departures, strict=True)
         ],
         runs=used_runs([record for _, record in found]),
         images=[
@@ -207,6 +208,7 @@ def _read(path: Path, content: bytes) -> ArtefactRecord:
 
 
 def _content(path: Path) -> bytes:
+    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

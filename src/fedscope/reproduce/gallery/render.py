@@ -8,11 +8,8 @@ from pathlib import Path
 from fedscope.extras import needed
 from fedscope.figures.text.sharpness import SYMBOLS, correlation_table
 from fedscope.records.artefact import ArtefactRecord
-from fedscope.reproduce.artefacts.readings import percent
-from fedscope.reproduce.artefacts.search import between
 from fedscope.reproduce.gallery.cells import conditions, grid, legend, verdict_notes
 from fedscope.reproduce.gallery.drawing import samples_note
-from fedscope.reproduce.gallery.inference import inference
 
 with needed("report", "a page of the gallery"):  # here, so that nothing is measured in vain
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -35,8 +32,8 @@ _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_
             "w_{t−2}": r"$w_{t-2}$", "w_k": r"$w_k$", "F_k": r"$F_k$", "N_b": r"$N_b$"}  # fmt: skip
 
 
-def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
-    """Return the artefact as a page of Markdown; ``images`` are file names beside it."""
+def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = "") -> str:
+    """Return the artefact as a page of Markdown, with images by name and further Markdown below the table."""
     groups, header, rows = grid(record)
     return filled(
         "artefact.md",
@@ -49,13 +46,12 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = ()) -> str:
         legend=legend(record),
         claims=[(titled(record, claim.statement), claim) for claim in record.claims],
         judged=verdict_notes([record]),
-        between=between,
         conditions=[*conditions(record), *record.notes],
         correlations=correlation_table(record.correlations, "gap") if record.correlations else None,
         correlated=[
             SYMBOLS.get(one.name, one.name) for one in record.correlations or () if one.joint_p <= _LEVEL
         ],
-        **(inference(record.readings) if record.readings else {}),
+        further=further,
         runs=list(dict.fromkeys(f"{run.run} (round {run.round})" for run in record.runs)),
     )
 
@@ -82,17 +78,18 @@ def latex(record: ArtefactRecord) -> str:
 
 def filled(template: str, **context: object) -> str:
     """Return a template of the gallery, filled; it ends with one line's end."""
-    return _environment().get_template(template).render(context).rstrip("\n") + "\n"
+    return environment().get_template(template).render(context).rstrip("\n") + "\n"
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return the templates, with delimiters that neither Markdown nor LaTeX uses."""
     environment = Environment(
         block_start_string="<%", block_end_string="%>", variable_start_string="<<", variable_end_string=">>",
         comment_start_string="<#", comment_end_string="#>", trim_blocks=True, lstrip_blocks=True,
         undefined=StrictUndefined, loader=FileSystemLoader(Path(__file__).parent / "templates"),
     )  # fmt: skip
-    environment.filters |= {"md": _md, "row": _row, "tex": tex, "heading": _heading, "percent": percent}
+    environment.filters |= {"md": _md, "row": _row, "tex": tex, "heading": _heading}
     return environment
 
 
@@ -118,6 +115,7 @@ def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _heading(text: str) -> str:
+    """Return a heading, of two lines where it has two parts."""
     parts = text.split(", ")
     lines = r" \\ ".join(map(tex, parts))
     return rf"\shortstack[r]{{{lines}}}" if len(parts) > 1 else lines
@@ -140,6 +138,7 @@ def _tex_part(part: str) -> str:
 
 
 def _md(text: str) -> str:
+    """Return ``text`` so that Markdown reads nothing into it."""
     return re.sub(r"([\\|*_<>`])", r"\\\1", " ".join(text.split()))
 
 

@@ -14,8 +14,10 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Spoken:
-    """A statement with the numbers that the paper prints for it."""
+    """A statement with the numbers that the paper prints for it, and the page that judges it."""
 
+    printed_in: str
+    page: str
     statement: str
     printed: str
     evidence: tuple[str, ...]
@@ -34,14 +36,15 @@ class Row:
     hours: str
 
 
-def statements(record: ArtefactRecord) -> Iterator[Spoken]:
-    """Yield the statements of an artefact."""
+def statements(record: ArtefactRecord, page: str) -> Iterator[Spoken]:
+    """Yield the statements of an artefact, whose own page is ``page``."""
     for claim in record.claims:
         parts = Statement.read(claim.statement)
         rows = (parts.row, *([parts.other] if parts.other else []))
         printed = [f"{row} {value}" for row in rows if (value := _printed(record, row, parts.quantity))]
+        statement = titled(record, claim.statement)
         yield Spoken(
-            titled(record, claim.statement), "; ".join(printed), tuple(claim.evidence), claim.verdict
+            record.printed_in, page, statement, "; ".join(printed), tuple(claim.evidence), claim.verdict
         )
 
 

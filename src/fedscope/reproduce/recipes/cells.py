@@ -7,7 +7,7 @@ states instead: a longer run counts at the cell's round.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from fedscope.federated.setup.settings import completed, settled
 from fedscope.records.entries import Record
 from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.recipes.quantities import QUANTITIES
-from fedscope.reproduce.recipes.spec import Column, Recipe
+from fedscope.reproduce.recipes.spec import Recipe
 
 UNCOUNTED = (
     "device", "threads", "stack", "compile", "save_clients", "keep_every", "keep_steps", "target", "rounds",
@@ -123,13 +123,6 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
     for seed in choices.seeds or where.seeds_of(row) or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)
         settings = settled(parse(Settings, values, "setting"), known)
-        measures = _measures(recipe, where, method, shown)
+        names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
+        measures = {name: recipe.measures[name] for name in names if name}
         yield Cell(row, column, settings, use, where.model, measures, shown)
-
-
-def _measures(recipe: Recipe, where: Column, method: str, shown: Iterable[str]) -> dict[str, Measure]:
-    if recipe.readings:
-        template = recipe.measures["reading"]
-        return recipe.readings.measures(template, method, server_only=where.model == "server")
-    names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
-    return {name: recipe.measures[name] for name in names if name}

@@ -5,50 +5,28 @@ says where they come from.
 """
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from fedscope.records.artefact import PaperValue
 
 Key = tuple[str, str, str, str]  # artefact, row, column, quantity
 
 
-@dataclass(frozen=True)
-class Printed:
-    """A number of a paper, in its own digits."""
-
-    value: str
-    std: str = ""
-    inferred: bool = False
-    note: str = ""
-
-    @property
-    def number(self) -> float | None:
-        """The value; None where it is lost, or is no number, as in ``500+``."""
-        try:
-            return float(self.value)
-        except ValueError:
-            return None
-
-    @property
-    def spread(self) -> float | None:
-        """The standard deviation that is printed with it, if one is."""
-        return float(self.std) if self.std else None
-
-
-def printed(recipe: str, row: str, column: str, quantity: str) -> Printed | None:
+def printed(recipe: str, row: str, column: str, quantity: str) -> PaperValue | None:
     """Return the paper's number in a cell of a recipe, if it has one."""
     paper, _, artefact = recipe.partition("/")
     return table(paper).get((artefact, row, column, quantity))
 
 
 @cache
-def table(paper: str) -> dict[Key, Printed]:
+def table(paper: str) -> dict[Key, PaperValue]:
     """Return all numbers of a paper."""
     path = files("fedscope.reproduce") / "published" / f"{paper}.csv"
     rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     return {
-        (row["artefact"], row["row"], row["column"], row["quantity"]): Printed(
-            row["value"], row["std"], bool(row["inferred"]), row["note"]
+        (row["artefact"], row["row"], row["column"], row["quantity"]): PaperValue(
+            value=row["value"], std=row["std"], inferred=bool(row["inferred"]), note=row["note"]
         )
         for row in rows
     }

@@ -4,14 +4,12 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share (`
 ``meanings`` of quantities, told where these are shown) and ``[recipes.NAME]``:
 
     table, title, source   where it is printed, and what it shows
-    kind        table, curves, landscape, spectrum, density, sweep, readings, search, dots, correlation, or
-                (without runs) cost, traffic
+    kind        table, curves, landscape, spectrum, density, sweep, dots, correlation, or (without runs) cost,
+                traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
     columns     label → preset, or the fields of a :class:`Column`, and settings of `train`
     quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
     measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
-    readings, likelihood   of a table that is explained (:mod:`fedscope.reproduce.recipes.readings`)
-    search      of a table whose settings are lost (:mod:`fedscope.reproduce.recipes.search`)
     panels      of ``dots``: the quantities of each panel; without them one each
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
@@ -31,14 +29,11 @@ from typing import Any, Literal
 
 from fedscope.errors import UserError, suggestion
 from fedscope.reproduce.recipes.measures import Measure, Model
-from fedscope.reproduce.recipes.readings import Readings
-from fedscope.reproduce.recipes.search import Search
 
 Table = Mapping[str, Any]
 Kind = Literal[
-    "table", "curves", "landscape", "spectrum", "density", "sweep", "readings", "search", "cost", "traffic",
-    "dots", "correlation",
-]  # fmt: skip
+    "table", "curves", "landscape", "spectrum", "density", "sweep", "cost", "traffic", "dots", "correlation"
+]
 PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatness")
 # of which the last two are comparisons of our own
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
@@ -95,6 +90,7 @@ class Recipe:
     scale: Scale
     rows: Mapping[str, str]  # label → method and options
     columns: Mapping[str, Column]
+    published_columns: tuple[str, ...]  # labels of those at scale ``paper``
     quantities: tuple[str, ...]
     measures: Mapping[str, Measure]
     claims: tuple[str, ...] = ()
@@ -102,8 +98,6 @@ class Recipe:
     notes: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)  # of cost and traffic: network → data
     sweep: Sweep | None = None
-    readings: Readings | None = None
-    search: Search | None = None
     panels: tuple[tuple[str, ...], ...] = ()  # quantities
 
     @property
@@ -130,11 +124,13 @@ def recipe(name: str, scale: str = "paper") -> Recipe:
     """
     if name not in names():
         hint = suggestion(name, (*names(), *PAPERS, "all")) or "; `fedscope figures list` shows all"
+        if any(name.startswith(f"{one}-") for one in names()):
+            hint = "; what explains a table is built by a study of the repository: studies/README.md"
         raise UserError(f"unknown recipe {name!r}{hint}")
     if scale not in SCALES:
         raise UserError(f"unknown scale {scale!r}; choose one of {', '.join(SCALES)}")
     paper, _, own = name.partition("/")
-    return _recipe(name, _file(paper), _file(paper)["recipes"][own], scale)
+    return from_table(name, _file(paper)["recipes"][own], scale)
 
 
 def names() -> tuple[str, ...]:
@@ -148,7 +144,9 @@ def _file(paper: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
+def from_table(name: str, own: Table, scale: str) -> Recipe:
+    """Return the recipe that a table describes at a scale, with what its paper's recipes share."""
+    shared = _file(name.partition("/")[0])
     rows = {**({} if own.get("only_rows") else shared["rows"]), **own.get("rows", {})}
     every = {**rows, **own.get("scales", {}).get(scale, {}).get("more_rows", {})}
     ours, everyones = own.get("scales", {}).get(scale, {}), shared.get("scales", {}).get(scale, {})
@@ -173,6 +171,7 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         ),
         rows={**{label: every[label] for label in changes.get("rows", ())}, **every},
         columns={label: _column(entry) for label, entry in list(columns.items())[:most]},
+        published_columns=tuple(own.get("columns", ())),
         quantities=tuple(own.get("quantities", ())),
         measures=_measures(shared, own, everyones, ours),
         claims=tuple(own.get("claims", ())),
@@ -180,8 +179,6 @@ def _recipe(name: str, shared: Table, own: Table, scale: str) -> Recipe:
         notes=(*_shared_notes(shared, own), *own.get("notes", ()), *ours.get("notes", ())),
         models=own.get("models", {}),
         sweep=Sweep(**own["sweep"]) if "sweep" in own else None,
-        readings=_readings(own, ours) if "readings" in own else None,
-        search=Search(**own["search"]) if "search" in own else None,
         panels=tuple(map(tuple, own.get("panels", ()))),
     )  # fmt: skip
 
@@ -205,10 +202,6 @@ def _column(entry: str | Table) -> Column:
         entry.get("published"),
         _seeds(entry.get("seeds")),
     )
-
-
-def _readings(own: Table, ours: Table) -> Readings:
-    return Readings.from_table({**own["readings"], **ours.get("readings", {})}, own["likelihood"])
 
 
 def _measures(*sources: Table) -> Mapping[str, Measure]:

@@ -6,9 +6,9 @@ from statistics import geometric_mean, median
 
 import numpy as np
 
-from fedscope.reproduce.artefacts.likelihood import Array, pooled_spread
-from fedscope.reproduce.artefacts.measured import QUANTITIES, Measured
-from fedscope.reproduce.recipes.readings import Reading
+from studies.likelihood import Array, pooled_spread
+from studies.readings.measured import QUANTITIES, Measured
+from studies.readings.reading import Reading
 
 
 class Growth:

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.ratios import RatioRow, ratios_figure
+from studies.readings.ratios import RatioRow, ratios_figure
 
 BOTH = ("FedAvg", "FedAvg+MAN")
 ROWS = [

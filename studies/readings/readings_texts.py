@@ -7,8 +7,8 @@ from statistics import geometric_mean
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import family
-from fedscope.records.artefact import ReadingCell, ReadingResult, ReadingsResult, SearchRecord, SearchResult
-from fedscope.reproduce.artefacts.readings import TITLES
+from studies.readings.likely_readings import TITLES
+from studies.readings.readings_record import ReadingCell, ReadingResult, ReadingsResult
 
 BESIDE = 3  # readings whose numbers stand beside the printed ones
 ENOUGH = 0.95
@@ -75,15 +75,6 @@ def unsettled(readings: ReadingsResult) -> list[str]:
     """Return the names of the axes that are not :func:`settled`."""
     known = settled(readings)
     return [_AXES[axis] for axis in dict.fromkeys(one.axis for one in readings.axes) if axis not in known]
-
-
-def likeliest(search: SearchRecord) -> list[SearchResult]:
-    """Return the most likely candidate of each printed column that some candidate reaches."""
-    first: dict[str, SearchResult] = {}
-    for one in search.results:
-        if not one.short:
-            first.setdefault(one.column, one)
-    return list(first.values())
 
 
 def _left(reading: ReadingResult, entry: ReadingCell) -> float:

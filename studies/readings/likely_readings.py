@@ -14,11 +14,12 @@ import numpy as np
 
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.likelihood import Array, Errors, Fit, fit, shares
-from fedscope.reproduce.artefacts.measured import QUANTITIES, Measured
-from fedscope.reproduce.artefacts.spreads import Growth, between_trainings, of_samples
-from fedscope.reproduce.recipes.readings import AXES, Likelihood, Reading
-from fedscope.reproduce.recipes.spec import Recipe
+from studies.likelihood import Array, Errors, Fit, fit, shares
+from studies.readings.measured import QUANTITIES, Measured
+from studies.readings.reading import AXES, Likelihood, Reading
+from studies.readings.readings_recipe import ReadingsRecipe
+from studies.readings.spreads import Growth, between_trainings, of_samples
+from studies.study import percent
 
 TITLES = {"lambda_max": "λ_max", "trace": "trace"}
 _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
@@ -36,10 +37,9 @@ _ALTERNATIVES: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def readings_of(recipe: Recipe, filled: Sequence[FilledCell]) -> Record:
-    """Return the entry ``readings`` of an artefact (:class:`~fedscope.records.artefact.ReadingsResult`)."""
-    assert recipe.readings
-    return _Inference(Measured(recipe, recipe.readings, filled)).record()
+def readings_of(recipe: ReadingsRecipe, filled: Sequence[FilledCell]) -> Record:
+    """Return the entry ``readings`` of an artefact."""
+    return _Inference(Measured(recipe, filled)).record()
 
 
 def grid_of(entry: Record) -> Record:
@@ -55,11 +55,6 @@ def grid_of(entry: Record) -> Record:
         for one in entry["results"]
     ]  # fmt: skip
     return {"header": header, "rows": rows}
-
-
-def percent(share: float) -> str:
-    """Return a share in percent."""
-    return "< 0.1 %" if 0 < share < 0.001 else f"{100 * share:.{0 if share >= 0.1 else 1}f} %"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The texts of an inference: which readings are likely, what is settled, and what stays unexplained."""
 
-from fedscope.records.artefact import ReadingsResult
 from fedscope.records.entries import Record
-from fedscope.reproduce.gallery.inference import inference, likely
+from studies.readings.readings_record import ReadingsResult
+from studies.readings.readings_texts import inference, likely
 
 PRINTED = {"A": (40.0, 8000.0), "A+B": (30.0, 4000.0)}
 

@@ -10,8 +10,8 @@ from fedscope.models import catalogue as model_catalogue
 from fedscope.records.hessian import HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.published import printed
-from fedscope.reproduce.recipes.readings import Reading, Readings, label
-from fedscope.reproduce.recipes.spec import Recipe
+from studies.readings.reading import Reading, label
+from studies.readings.readings_recipe import ReadingsRecipe
 
 QUANTITIES = ("lambda_max", "trace")
 
@@ -19,8 +19,8 @@ QUANTITIES = ("lambda_max", "trace")
 class Measured:
     """The results of all cells that have a run; methods with a run and printed numbers are its rows."""
 
-    def __init__(self, recipe: Recipe, readings: Readings, filled: Sequence[FilledCell]) -> None:
-        self._recipe, self.readings, self.filled = recipe, readings, filled
+    def __init__(self, recipe: ReadingsRecipe, filled: Sequence[FilledCell]) -> None:
+        self._recipe, self.readings, self.filled = recipe, recipe.readings, filled
         with_a_run = {one.cell.row for one in filled}
         self.rows = [
             row for row in recipe.rows

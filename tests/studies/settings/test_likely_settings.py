@@ -10,15 +10,14 @@ import pytest
 from scipy.stats import f as f_distribution
 from scipy.stats import multivariate_t
 
-from fedscope.records.artefact import SearchRecord, SearchResult
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.search import between, grid_of, search_of
 from fedscope.reproduce.recipes.cells import Cell, Choices, cells
 from fedscope.reproduce.recipes.published import table
-from fedscope.reproduce.recipes.search import Search
-from fedscope.reproduce.recipes.spec import Recipe, recipe
+from studies.settings.likely_settings import between, grid_of, search_of
+from studies.settings.search import SearchRecipe, search_recipe
+from studies.settings.search_record import SearchRecord, SearchResult
 
-WHOLE = recipe("fedfor/table2-settings")
+WHOLE = search_recipe()
 COLUMN, HALF, FULL = "column 1", 39.85, 45.97  # FedAvg's of Table 2
 FEDFOR_FULL = 48.06
 TRUTH = 200  # rounds of the made-up training that the print is of
@@ -44,7 +43,7 @@ class Stub:
 
 
 def found(
-    curves: Mapping[tuple[str, str], list[float]], one: Recipe = WHOLE, seeds: tuple[int, ...] = (1,)
+    curves: Mapping[tuple[str, str], list[float]], one: SearchRecipe = WHOLE, seeds: tuple[int, ...] = (1,)
 ) -> SearchRecord:
     """The search with a curve for some cells, by column and row."""
     filled = [
@@ -146,7 +145,7 @@ def test_methods_that_share_a_seed_count_for_less_than_two_that_do_not() -> None
     }
 
     def p(common: float) -> float:
-        search = replace(cast("Search", WHOLE.search), common=common)
+        search = replace(WHOLE.search, common=common)
         return of(found(high, replace(WHOLE, search=search)))["E = 1"].p
 
     assert p(0.95) > p(0.0)

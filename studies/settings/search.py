@@ -1,12 +1,18 @@
 """The search of lost settings: which training, and how many of its rounds, the printed accuracies are of.
 
-A recipe of kind ``search`` trains its rows under columns of candidate settings. Each is compared, at every
+The recipe trains its rows under columns of candidate settings. Each is compared, at every
 number of rounds T along it, with every printed column of another recipe: the best accuracy by T/2 and by T.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from fedscope.reproduce.recipes.spec import Recipe, from_table
+from studies.study import own_table
+
+NAME = "fedfor/table2-settings"
+HERE = Path(__file__).parent
 COMPARED = ("best_half_accuracy", "best_accuracy")
 
 
@@ -28,3 +34,16 @@ class Search:
     def printed_row(self, row: str) -> str:
         """Return the printed row that one of ours stands for: several may, each with other options."""
         return self.rows.get(row, row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRecipe(Recipe):
+    """A recipe whose columns are candidates."""
+
+    search: Search
+
+
+def search_recipe(scale: str = "paper") -> SearchRecipe:
+    """Return the recipe at a scale."""
+    own = own_table(HERE)
+    return SearchRecipe(**vars(from_table(NAME, own, scale)), search=Search(**own["search"]))

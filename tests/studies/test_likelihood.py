@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, multivariate_t
 
-from fedscope.reproduce.artefacts.likelihood import Errors, fit, log_density, pooled_spread, shares
+from studies.likelihood import Errors, fit, log_density, pooled_spread, shares
 
 ERRORS = Errors(
     training=np.array([0.06, 0.04]),

@@ -1,13 +1,10 @@
 """Readings of a table: which there are, what they are called, and what is measured for each."""
 
-from dataclasses import asdict, fields
-
 import pytest
 
-from fedscope.reproduce.recipes.cells import cells
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.readings import Reading, Readings, label
-from fedscope.reproduce.recipes.spec import recipe
+from studies.readings.reading import Reading, Readings, label
+from studies.readings.readings_recipe import measured_cells, readings_recipe
 
 TEMPLATE = Measure("hessian", tol=0.03, probes=4)
 ERRORS = {"training_spread": {}, "growth_spread": 0.1, "correlation": 0.5, "common": {}, "dof": 4}
@@ -60,8 +57,7 @@ def test_other_estimators_have_their_own_stopping_rules() -> None:
 
 
 def test_every_measure_of_a_recipe_has_a_label_of_its_own() -> None:
-    one = recipe("man/table2-readings", "cpu")
-    assert one.readings
+    one = readings_recipe("cpu")
     every = {
         wanted for reading in one.readings.every
         for wanted in reading.measures(one.measures["reading"], "fedavg+man")
@@ -72,20 +68,10 @@ def test_every_measure_of_a_recipe_has_a_label_of_its_own() -> None:
 
 
 def test_an_early_column_of_the_server_has_its_readings_alone() -> None:
-    found = cells(recipe("man/table2-readings", "cpu"))
+    found = measured_cells(readings_recipe("cpu"))
     early = [cell for cell in found if cell.column.endswith("server")]
-    early_rows = recipe("man/table2-readings", "cpu").columns["δ = 0.3, round 150, server"].rows or ()
+    early_rows = readings_recipe("cpu").columns["δ = 0.3, round 150, server"].rows or ()
     assert {cell.row for cell in early} == set(early_rows)
     assert {wanted.model for cell in early for wanted in cell.measures.values()} == {"server"}
     others = {wanted.model for cell in found for wanted in cell.measures.values()}
     assert others == {"server", "reported"}
-
-
-def test_a_new_field_renames_no_earlier_result() -> None:
-    added = {"split", "draw", "engine", "augment", "normalisation", "term", "only"}
-    usual = Measure("hessian", samples=4096, trace_rtol=0.02)
-    assert set(usual.request()) == {one.name for one in fields(Measure)} - added
-    assert all(asdict(usual)[name] == value for name, value in usual.request().items())
-    assert Measure("hessian", split="test", draw=1).request().keys() - usual.request().keys() == {
-        "split", "draw",
-    }  # fmt: skip

@@ -1,6 +1,6 @@
 """Readings of a printed table: each is one way in which its authors may have measured it.
 
-A recipe of kind ``readings`` names them as combinations of settings:
+``recipe.toml`` names them as combinations of settings:
 
     of        the recipe whose printed numbers are explained
     base      the fields of a :class:`Reading` that the others change

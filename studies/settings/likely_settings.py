@@ -13,21 +13,19 @@ import numpy as np
 
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.likelihood import Array, distance, log_density, shares, tail
-from fedscope.reproduce.artefacts.readings import percent
 from fedscope.reproduce.recipes.published import table
-from fedscope.reproduce.recipes.search import COMPARED, Search
-from fedscope.reproduce.recipes.spec import Recipe
+from studies.likelihood import Array, distance, log_density, shares, tail
+from studies.settings.search import COMPARED, SearchRecipe
+from studies.study import percent
 
 _LEAST = 2  # rounds, of which one is the first half
 _INSIDE = (0.025, 0.975)  # of the posterior of T
 _FLOOR = 0.01  # percent
 
 
-def search_of(recipe: Recipe, filled: Sequence[FilledCell]) -> Record:
-    """Return the entry ``search`` of an artefact (:class:`~fedscope.records.artefact.SearchRecord`)."""
-    assert recipe.search
-    return _Inference(recipe, recipe.search, filled).record()
+def search_of(recipe: SearchRecipe, filled: Sequence[FilledCell]) -> Record:
+    """Return the entry ``search`` of an artefact."""
+    return _Inference(recipe, filled).record()
 
 
 def grid_of(entry: Record) -> Record:
@@ -71,8 +69,8 @@ class _Candidate:
 
 
 class _Inference:
-    def __init__(self, recipe: Recipe, search: Search, filled: Sequence[FilledCell]) -> None:
-        self.recipe, self.search, self.filled = recipe, search, filled
+    def __init__(self, recipe: SearchRecipe, filled: Sequence[FilledCell]) -> None:
+        self.recipe, self.search, self.filled = recipe, recipe.search, filled
         self._table = table(recipe.paper)
 
     def record(self) -> Record:

@@ -7,24 +7,24 @@ from typing import cast
 
 import pytest
 
-from fedscope.records.artefact import ReadingResult, ReadingsResult
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.artefacts.readings import percent, readings_of
-from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.cells import Cell, Choices
 from fedscope.reproduce.recipes.published import printed
-from fedscope.reproduce.recipes.readings import Reading, Readings
-from fedscope.reproduce.recipes.spec import Recipe, recipe
+from studies.readings.likely_readings import readings_of
+from studies.readings.reading import Reading
+from studies.readings.readings_recipe import ReadingsRecipe, measured_cells, readings_recipe
+from studies.readings.readings_record import ReadingResult, ReadingsResult
+from studies.study import percent
 
-WHOLE = recipe("man/table2-readings", "cpu")
+WHOLE = readings_recipe("cpu")
 GROWTH = {"lambda_max": 2.0, "trace": 1.8}
 TRUTH = Reading("test", samples=1024)
 PARAMETERS = 4_864 + 102_464 + 614_784 + 73_920 + 19_300  # of convnet_cifar, by layer
 
 
-def only(*readings: Reading) -> Recipe:
+def only(*readings: Reading) -> ReadingsRecipe:
     """The recipe with few readings, the first of which is the base."""
-    assert WHOLE.readings
     own = replace(WHOLE.readings, base=readings[0], every=readings)
     return replace(WHOLE, readings=own)
 
@@ -62,7 +62,7 @@ class Stub:
 
 
 def found(
-    one: Recipe,
+    one: ReadingsRecipe,
     *,
     factor: float = 1.0,
     level: float = 1.0,
@@ -77,7 +77,7 @@ def found(
     second draw ``second`` times as much, of each split or by split. ``wild`` is the error of FedAvg's λ_max.
     """
     filled, times = [], second if isinstance(second, Mapping) else dict.fromkeys(("train", "test"), second)
-    for cell in cells(one, Choices(seeds=seeds, rounds=rounds)):
+    for cell in measured_cells(one, Choices(seeds=seeds, rounds=rounds)):
         records = {}
         for name, wanted in cell.measures.items():
             values = {
@@ -146,10 +146,9 @@ def test_weight_decay_is_added_after_the_growth() -> None:
 
 def test_a_reading_without_a_result_is_named() -> None:
     one = only(TRUTH, replace(TRUTH, samples=64))
-    assert one.readings
     filled = [
         Stub(cell, {name: record(1.0, 1.0) for name, wanted in cell.measures.items() if wanted.samples != 64})
-        for cell in cells(one)
+        for cell in measured_cells(one)
     ]
     result = ReadingsResult.read(readings_of(one, cast("list[FilledCell]", filled)))
     assert result.incomplete == (replace(TRUTH, samples=64).name,)
@@ -248,7 +247,6 @@ def test_what_a_seed_gives_to_all_methods_is_put_to_the_test() -> None:
 
 def test_rows_in_doubt_are_left_out_once() -> None:
     one = only(TRUTH, Reading(samples=1024))
-    assert one.readings
     assert one.readings.doubtful == ("FedDC", "FedDC+MAN")
     result = found(one, factor=0.7)
     (without,) = (s for s in result.sensitivities if s.change.startswith("without"))
@@ -259,7 +257,6 @@ def test_rows_in_doubt_are_left_out_once() -> None:
 
 def test_without_rows_in_doubt_the_others_stand_alone() -> None:
     one = only(TRUTH, Reading(samples=1024))
-    assert one.readings
     doubtful = ("FedSAM", "FedSAM+MAN")
     result = found(replace(one, readings=replace(one.readings, doubtful=doubtful)), factor=0.97, level=1.02)
     (without,) = (s for s in result.sensitivities if s.change.startswith("without"))
@@ -277,8 +274,3 @@ def test_percentages() -> None:
         "50 %",
         "100 %",
     ]
-
-
-def test_readings_are_of_a_table_with_printed_numbers() -> None:
-    assert isinstance(WHOLE.readings, Readings)
-    assert WHOLE.readings.of == "table2"

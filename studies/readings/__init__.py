@@ -1,0 +1,1 @@
+"""How a paper measured its table: every way that one could hold, by likelihood."""

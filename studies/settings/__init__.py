@@ -1,0 +1,1 @@
+"""Which settings a paper trained with, where its text has lost them."""
