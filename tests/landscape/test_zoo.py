@@ -104,6 +104,7 @@ def test_a_product_is_what_pytorch_gives_for_the_users_own_network(name: str) ->
     expected, found = by_pytorch(animal, v), operator.matvec(v).double()
     assert float((found - expected).norm()) <= 1e-5 * float(expected.norm())
     assert (operator.form.fast, operator.form.reason is not None) == FORMS[animal.way]
+    assert operator.departs == ""
 
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     assert _looks(model) == looks
