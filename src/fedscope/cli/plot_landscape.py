@@ -146,11 +146,7 @@ def command(
 
 
 def grid_sizes(text: str) -> int | tuple[int, ...]:
-    """Return the points along all axes, ``41``, or along each, ``41x21``.
-
-    Raises:
-        UserError: it is neither, or too small to draw.
-    """
+    """Return the points along all axes, ``41``, or along each, ``41x21``."""
     if not re.fullmatch("[0-9]{1,9}(x[0-9]{1,9})?", text):
         raise UserError(f"--grid takes the points along the axes, as 41 or 41x21, not {text!r}")
     sizes = tuple(map(int, text.split("x")))

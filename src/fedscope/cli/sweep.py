@@ -90,11 +90,7 @@ def _off(command: str, flag: str) -> str | None:
 
 
 def check(jobs: Sequence[Job]) -> None:
-    """Parse every command line as it will be parsed, so that a wrong option is said before any job runs.
-
-    Raises:
-        UserError: one is wrong.
-    """
+    """Parse every command line as it will be parsed, so that a wrong option is said before any job runs."""
     root = click.get_current_context().find_root()
     assert isinstance(root.command, click.Group)
     for job in jobs:

@@ -105,9 +105,6 @@ def differences(reference: HessianRecord, other: HessianRecord) -> list[Differen
     λ_max and trace are paired over samples and probes, λ_max without the bias that its samples give it. H_N
     and H_D, whose clients have nothing in common, are not: their errors add in squares. A difference to one
     that is not resolved is NaN, and undecided.
-
-    Raises:
-        UserError: the records were not made on the same samples with the same operator.
     """
     if (reference.samples_sha256, reference.batch_sizes) != (other.samples_sha256, other.batch_sizes):
         raise UserError("the two were not measured on the same samples: there is no paired difference")
@@ -128,11 +125,7 @@ def judged(rows: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
 
 
 def differences_to_first(records: Sequence[HessianRecord]) -> list[list[Difference]]:
-    """Return each later record's differences to the first one, judged together.
-
-    Raises:
-        UserError: two were not made on the same samples with the same operator.
-    """
+    """Return each later record's differences to the first one, judged together."""
     return judged([differences(records[0], other) for other in records[1:]])
 
 

@@ -102,11 +102,7 @@ def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:
 
 
 def run_curves(contents: Sequence[Mapping[str, Any]]) -> list[RunCurves]:
-    """Return records of ``fedscope plot-runs --json``.
-
-    Raises:
-        UserError: one is of another kind, or is not whole.
-    """
+    """Return records of ``fedscope plot-runs --json``."""
     return read_as(RunCurves, SCHEMA, "plot-runs", contents)
 
 
@@ -114,9 +110,6 @@ def accuracy_at(record: RunCurves) -> tuple[float, float]:
     """Return the test accuracy of the record's checkpoint and its standard error, both in [0, 1].
 
     The error is that of a share of ``test_samples`` independent samples; NaN where their number is not known.
-
-    Raises:
-        UserError: the metrics do not have it.
     """
     value, samples = record.at.accuracy, record.test_samples
     if math.isnan(value):
@@ -125,11 +118,7 @@ def accuracy_at(record: RunCurves) -> tuple[float, float]:
 
 
 def gap_at(record: RunCurves) -> float:
-    """Return the test loss of the record's checkpoint less the training loss of its round's clients.
-
-    Raises:
-        UserError: the metrics lack one of them.
-    """
+    """Return the test loss of the record's checkpoint less the training loss of its round's clients."""
     line, counts = _line(record), record.settings.get("eval_model", "cld")
     gap = record.metrics.loss[line] - record.metrics.train_loss[line]
     if record.at.average != counts:
@@ -147,9 +136,6 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
 
     λ_max is biased upward on few samples, so that numbers from different ones are never put side by side: of
     the numbers that all records have, it is the largest.
-
-    Raises:
-        UserError: there is no such number.
     """
     found = [
         {one.samples: one for one in record.curvature if one.sha256 == record.at.sha256} for record in records
@@ -169,11 +155,7 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
 
 
 def curvature_rounds(record: RunCurves) -> tuple[int, list[Curvature]]:
-    """Return :func:`most_rounds` of the model that the record is of.
-
-    Raises:
-        UserError: fewer than two rounds are measured.
-    """
+    """Return :func:`most_rounds` of the model that the record is of."""
     samples, found = most_rounds(record.curvature, record.at.average)
     if len(found) < 2:
         raise UserError(

@@ -26,11 +26,7 @@ LEAST = 4  # checkpoints: of 3 the smallest p-value is 1/3
 
 
 def differences(reference: SharpnessRecord, other: SharpnessRecord) -> list[Difference]:
-    """Return the quantities that two records have in common with the same settings, as paired differences.
-
-    Raises:
-        UserError: they were not measured on the same samples.
-    """
+    """Return the quantities that two records have in common with the same settings, as paired differences."""
     if reference.samples_sha256 != other.samples_sha256:
         raise UserError("the two were not measured on the same samples: there is no paired difference")
     population = reference.problem.population or other.problem.population
@@ -76,11 +72,7 @@ def compared(records: Sequence[SharpnessRecord]) -> list[SharpnessRecord]:
 
 
 def correlated(records: Sequence[SharpnessRecord], against: Against) -> CorrelationRecord:
-    """Return Kendall's τ of every quantity with the gap.
-
-    Raises:
-        UserError: fewer than four records, or one without the gap.
-    """
+    """Return Kendall's τ of every quantity with the gap."""
     if len(records) < LEAST:
         raise UserError(
             f"a correlation needs at least {LEAST} checkpoints, not {len(records)}; name more runs"

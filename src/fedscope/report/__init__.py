@@ -40,9 +40,6 @@ def report_page(
     """Return the report of runs and of what was measured of them: a whole HTML document.
 
     ``rounds`` are of `fedscope clients`.
-
-    Raises:
-        UserError: there is nothing at all to report.
     """
     if not (runs or curvatures or landscapes or rounds):
         raise UserError("there is nothing to report: name a run, or add a --record")
@@ -57,11 +54,7 @@ def report_page(
 
 
 def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
-    """Return the page of landscapes alone.
-
-    Raises:
-        UserError: there is none, or one cannot be drawn.
-    """
+    """Return the page of landscapes alone."""
     if not landscapes:
         raise UserError("there is no landscape to draw: name a checkpoint")
     for group in planes.groups(landscapes):

@@ -33,9 +33,6 @@ def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
     """Return the page: ``context`` fills the template, ``data`` is what its script draws.
 
     ``provenance`` stands in the page as JSON and behind a link that saves it.
-
-    Raises:
-        ValueError: when a number in the data is not finite.
     """
     scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
     about = _dumped(provenance, indent=1)

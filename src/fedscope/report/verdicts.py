@@ -73,11 +73,7 @@ def best(records: Sequence[HessianRecord]) -> dict[str, int]:
 
 
 def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the decided differences to the first record by quantity; ``names`` are those of the records.
-
-    Raises:
-        UserError: one is not comparable with the first.
-    """
+    """Return the decided differences to the first record by quantity; ``names`` are those of the records."""
     rows = differences_to_first(records)
     found = []
     for title, quantity in QUANTITIES.items() if rows else ():

@@ -79,11 +79,7 @@ def extended() -> bool:
 
 
 def check(kind: str, name: object) -> None:
-    """Refuse a name that is nearly one of the catalogue's, before anything that takes time is imported.
-
-    Raises:
-        UserError: it is, and which was probably meant.
-    """
+    """Refuse a name that is nearly one of the catalogue's, before anything that takes time is imported."""
     if not isinstance(name, str) or ":" in name or extended():
         return
     for part in name.split("+") if kind == "method" else [name]:

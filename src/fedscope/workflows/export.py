@@ -20,9 +20,6 @@ def export_pretrained(checkpoint: Path, out: Path) -> None:
     """Write the whole network of ``checkpoint``, adapters merged into it, as ``from_pretrained`` takes it.
 
     The folder has the base's tokenizer or image processor too.
-
-    Raises:
-        UserError: the checkpoint cannot be read, is damaged, or of no pretrained network, or that is gone.
     """
     loaded = load_checkpoint(checkpoint)
     spec = loaded.info.model

@@ -36,9 +36,6 @@ def partition(
 
     Where the run stored the rows of its clients, the division is of these. ``named`` has settings that must
     have an effect, each with its flag.
-
-    Raises:
-        UserError: both are given, the run or its data is not here, or there is no such division of the data.
     """
     store = Registry(registry)
     if run and given:

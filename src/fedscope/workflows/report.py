@@ -86,11 +86,7 @@ class Report:
 
 
 def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
-    """Return the report of the checkpoints; without any, and without records given, of the newest run.
-
-    Raises:
-        UserError: there is no such checkpoint, or something of it cannot be measured.
-    """
+    """Return the report of the checkpoints; without any, and without records given, of the newest run."""
     targets = request.targets
     store = Registry(targets.registry)
     references = targets.checkpoints or (() if request.given else (store.newest().name,))
@@ -206,11 +202,7 @@ def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analys
 
 
 def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
-    """Return the kept global models of the rounds of ``FIRST:LAST:STEP``; none without.
-
-    Raises:
-        UserError: ``rounds`` is not of that form, or the run kept none of them.
-    """
+    """Return the kept global models of the rounds of ``FIRST:LAST:STEP``; none without."""
     if rounds is None:
         return []
     wanted = parse(rounds)

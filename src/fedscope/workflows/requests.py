@@ -102,11 +102,7 @@ class Request:
 
 
 def check_request(request: Request, *, parallel: bool) -> None:
-    """Refuse what does not go together.
-
-    Raises:
-        UserError: it does not; what to drop.
-    """
+    """Refuse what does not go together."""
     parts = request.both_ends or request.layers or request.blocks or request.preconditioned
     if (parts or request.influence or parallel) and not request.certified:
         other = "reading code" if request.reading == "code" else f"engine {request.engine}"

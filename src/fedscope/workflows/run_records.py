@@ -31,9 +31,6 @@ def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
     The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
     ``curvature`` has what the registry holds of this checkpoint and of the rounds that the run kept, whatever
     command measured it.
-
-    Raises:
-        UserError: no such run or checkpoint, or a client's.
     """
     found = [one for reference in references for one in store.matching(reference)]
     curvatures = list(_curvatures(lookup.results(store.root / ANALYSIS)))

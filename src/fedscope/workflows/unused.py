@@ -81,20 +81,12 @@ SETTINGS: "tuple[Rule[Settings], ...]" = (
 
 
 def check_settings(settings: "Settings", named: Mapping[str, str]) -> None:
-    """Refuse settings that have no effect, among those ``named``: each with the flag that set it.
-
-    Raises:
-        UserError: some are named.
-    """
+    """Refuse settings that have no effect, among those ``named``: each with the flag that set it."""
     check(SETTINGS, named, settings)
 
 
 def check(rules: Sequence[Rule[Values]], given: Mapping[str, str], values: Values) -> None:
-    """Refuse parameters without effect, among those ``given``: each with its flag.
-
-    Raises:
-        UserError: some are given.
-    """
+    """Refuse parameters without effect, among those ``given``: each with its flag."""
     for rule in rules:
         flags = [given[name] for name in rule.parameters.split() if name in given]
         if flags and not rule.have_effect(values):

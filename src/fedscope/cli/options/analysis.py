@@ -114,9 +114,6 @@ def _check_exist(targets: Targets, *, inside: bool) -> None:
     Args:
         targets: the checkpoints.
         inside: the models inside a client's round are taken, where the client of a round is named.
-
-    Raises:
-        UserError: there is no such file, run or checkpoint.
     """
     from fedscope.checkpoints.registry.registry import Registry
     from fedscope.workflows.sources.rounds import client_of_round, steps_of

@@ -27,11 +27,7 @@ ELSEWHERE = ("config", "help", "json", "resume", "set", "verbose", "quiet", "deb
 
 
 def read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
-    """Make what the file ``path`` says the defaults of the command's options.
-
-    Raises:
-        UserError: it cannot be read, is no TOML, or has a key that is no option of the command.
-    """
+    """Make what the file ``path`` says the defaults of the command's options."""
     if path is None:
         return
     try:
@@ -82,11 +78,7 @@ def _text(value: object, path: Path, key: str) -> str:
 
 
 def config(manifest: Manifest) -> str:
-    """Return a run's settings as such a file; training from it gives the same bits.
-
-    Raises:
-        UserError: another program trained the run, so its settings are not known.
-    """
+    """Return a run's settings as such a file; training from it gives the same bits."""
     if manifest.added:
         raise UserError(f"{manifest.name} was trained by another program; its settings are not known")
     settings = manifest.settings.model_dump(mode="json")

@@ -27,9 +27,6 @@ def request_of(targets: Targets, drawn: str | None = None, **options: Any) -> Re
         targets: the checkpoints and samples.
         drawn: the kind of figure, if any.
         **options: those of :data:`RESAMPLING` and :data:`CROSSING`; the others are fields of the request.
-
-    Raises:
-        UserError: an option of reading ``code`` with the other, or a malformed number.
     """
     resampling = {name: options.pop(name) for name in RESAMPLING}
     crossing = {field: options.pop(name) for name, field in CROSSING.items()}

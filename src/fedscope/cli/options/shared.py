@@ -29,11 +29,7 @@ data_dir = click.option(
 
 
 def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:
-    """Return the file that an option names, if it can be written: said before the work, not after it.
-
-    Raises:
-        UserError: it is a folder, device, pipe or socket, or its folder cannot be written to.
-    """
+    """Return the file that an option names, if it can be written: said before the work, not after it."""
     if target not in (None, "-"):
         check_target(Path(str(target)))
     return target

@@ -9,11 +9,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def size_of(text: str) -> int:
-    """Return the bytes of a size such as 8G, 512M or 1.5T (powers of 1,024).
-
-    Raises:
-        UserError: it is no size, or less than 64 MiB, as of a number without its unit.
-    """
+    """Return the bytes of a size such as 8G, 512M or 1.5T (powers of 1,024)."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if not found or float(found[1]) == 0:
         raise UserError(f"{text!r} is no size of memory; give one such as 8G or 512M")

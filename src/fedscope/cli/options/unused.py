@@ -113,11 +113,7 @@ def flags_given(context: click.Context) -> dict[str, str]:
 
 
 def check_unused(context: click.Context) -> None:
-    """Refuse options that have no effect.
-
-    Raises:
-        UserError: some are given.
-    """
+    """Refuse options that have no effect."""
     check(RULES.get(str(context.command.name), ()), flags_given(context), context.params)
 
 

@@ -157,11 +157,7 @@ def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
 
 
 def links(registry: Registry, reference: str) -> list["Link"]:
-    """Return the chain from a figure, an analysis, a checkpoint or a run back to the code.
-
-    Raises:
-        UserError: there is no such thing, or the file has no record.
-    """
+    """Return the chain from a figure, an analysis, a checkpoint or a run back to the code."""
     from fedscope.checkpoints.registry.provenance import checkpoint_links, record_links
     from fedscope.figures.provenance import read_record
 

@@ -41,11 +41,7 @@ class Statement:
 
     @classmethod
     def read(cls, text: str) -> "Statement":
-        """Return the parts of a statement.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """Return the parts of a statement."""
         found = _STATEMENT.fullmatch(text)
         if not found or found["quantity"] not in QUANTITIES:
             raise ValueError(f"{text!r} is no statement")

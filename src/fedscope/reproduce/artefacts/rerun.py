@@ -69,11 +69,7 @@ class Check:
 
 
 def check(here: ArtefactRecord, there: ArtefactRecord) -> Check:
-    """Compare an artefact with another version of it, cell by cell.
-
-    Raises:
-        UserError: they are of different recipes or scales.
-    """
+    """Compare an artefact with another version of it, cell by cell."""
     if (here.recipe, here.scale) != (there.recipe, there.scale):
         raise UserError(
             f"{here.recipe} at scale {here.scale} is not {there.recipe} at scale {there.scale}; "

@@ -27,11 +27,7 @@ from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, Sh
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:
-    """Return the figures of an artefact; of a table none, of many landscapes several pages.
-
-    Raises:
-        UserError: nothing in it can be drawn.
-    """
+    """Return the figures of an artefact; of a table none, of many landscapes several pages."""
     drawer = _DRAWERS.get(record.kind)
     if drawer is None or (not record.drawn and record.kind not in ("sweep", "dots")):
         return []

@@ -37,9 +37,6 @@ def write(
         out: the gallery.
         drawn: its figures; None: those of its kind.
         further: Markdown below its table.
-
-    Raises:
-        UserError: a figure cannot be drawn from the record.
     """
     stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
@@ -71,11 +68,7 @@ def write(
 
 
 def artefact(recipe: Recipe, out: Path) -> ArtefactRecord | None:
-    """Return what a gallery has of a recipe at its scale; None where it has none.
-
-    Raises:
-        UserError: it is damaged.
-    """
+    """Return what a gallery has of a recipe at its scale; None where it has none."""
     path = out / f"{recipe.stem}.json"
     return _read(path, _content(path)) if path.is_file() else None
 
@@ -114,9 +107,6 @@ def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
     """Yield the artefacts below a folder, in the papers' order and then by scale.
 
     Other files are ignored.
-
-    Raises:
-        UserError: an artefact is damaged.
     """
     found = []
     for path in sorted(out.rglob("*.json")):

@@ -77,11 +77,7 @@ def identity(settings: Settings) -> str:
 
 
 def cells(recipe: Recipe, choices: Choices | None = None) -> list[Cell]:
-    """Return the cells of a recipe, by column, row and seed.
-
-    Raises:
-        UserError: the recipe has no row of a chosen name.
-    """
+    """Return the cells of a recipe, by column, row and seed."""
     choices = choices or Choices()
     chosen = set(rows(recipe, choices.rows))
     return [
@@ -94,11 +90,7 @@ def cells(recipe: Recipe, choices: Choices | None = None) -> list[Cell]:
 
 
 def rows(recipe: Recipe, chosen: Sequence[str] | None) -> list[str]:
-    """Return the rows at the recipe's scale that the user wants, by label or by method.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Return the rows at the recipe's scale that the user wants, by label or by method."""
     known = {label: method.split()[0] for label, method in recipe.rows.items()}
     wrong = [name for name in chosen or () if name not in {*known, *known.values()}]
     if wrong:

@@ -117,11 +117,7 @@ class Recipe:
 
 
 def recipe(name: str, scale: str = "paper") -> Recipe:
-    """Return the recipe ``name`` at a scale.
-
-    Raises:
-        UserError: there is no such recipe or scale.
-    """
+    """Return the recipe ``name`` at a scale."""
     if name not in names():
         hint = suggestion(name, (*names(), *PAPERS, "all")) or "; `fedscope figures list` shows all"
         if any(name.startswith(f"{one}-") for one in names()):

@@ -41,11 +41,7 @@ from fedscope.workflows.sources.samples import MOST, Source
 
 
 def key(path: Path, wanted: Measure) -> str:
-    """Return the name of a result: a hash of the weights and the request.
-
-    Raises:
-        UserError: a checkpoint cannot be read.
-    """
+    """Return the name of a result: a hash of the weights and the request."""
     request = json.dumps(wanted.request(), sort_keys=True, default=str)
     return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
 
@@ -56,11 +52,7 @@ def run_of(path: Path) -> Run:
 
 
 def content(path: Path) -> str:
-    """Return the hash of a checkpoint's weights, also of one that was deleted.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Return the hash of a checkpoint's weights, also of one that was deleted."""
     if not path.exists() and (known := deleted(path)):
         return known
     return _content(path, path.stat().st_mtime_ns)
@@ -79,11 +71,7 @@ def _content(path: Path, _written: int) -> str:
 
 
 def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
-    """Return the result of a measure, if the registry has one that is whole and of these weights.
-
-    Raises:
-        UserError: a checkpoint cannot be read.
-    """
+    """Return the result of a measure, if the registry has one that is whole and of these weights."""
     results = ResultCache(registry / ANALYSIS)
     record = results.result(key(path, wanted))
     if record is None:
@@ -122,9 +110,6 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
     """Return the hashes of the uploads beside a checkpoint that a measure compares.
 
     What a round did is of the clients that took part in it, H_N and H_D are of each client's last upload.
-
-    Raises:
-        UserError: one cannot be read.
     """
     files = run_of(path).clients() if wanted.uploads else []
     if wanted.kind == "clients" and files:
@@ -136,11 +121,7 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
 def compute(
     path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Log
 ) -> None:
-    """Measure a checkpoint, and store the result.
-
-    Raises:
-        UserError: its data are not available, or the checkpoint cannot be measured in this way.
-    """
+    """Measure a checkpoint, and store the result."""
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
         batch_size=wanted.batch_size, split=wanted.split, seed=wanted.draw, augment=wanted.augment,

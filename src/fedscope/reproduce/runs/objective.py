@@ -40,11 +40,7 @@ class WithTerm(nn.Module):
 
 
 def with_term(problem: Problem) -> Problem:
-    """Return a problem whose loss has MAN's term: cross-entropy plus ζ·Σ_l mean(a_l²) of each batch.
-
-    Raises:
-        UserError: the checkpoint's method has no MAN.
-    """
+    """Return a problem whose loss has MAN's term: cross-entropy plus ζ·Σ_l mean(a_l²) of each batch."""
     model = WithTerm(problem.model, _options(problem)).eval()
     source = replace(problem.source, loss="cross-entropy + MAN term")
     return replace(
@@ -63,9 +59,6 @@ def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage
     """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
 
     ``parts`` are records of schema ``fedscope/landscape/1``, all on the plane and the samples of the first.
-
-    Raises:
-        UserError: the checkpoint's method has no MAN.
     """
     start = time.perf_counter()
     model = WithTerm(problem.model, _options(problem))

@@ -100,9 +100,6 @@ def train_job(
     """Train a run, or what is left of it until the last round that a cell needs.
 
     A run that was begun with more rounds can be continued at any time.
-
-    Raises:
-        UserError: the data is not here, or another process trains the run.
     """
     settings = job.settings
     if not job.resume:

@@ -31,9 +31,6 @@ def clients(
         reporter: where progress and notes go.
         again: do not look for results.
         possible: leave out, with a note, the alignment of updates whose beginning was not kept.
-
-    Raises:
-        UserError: see :func:`problems` and :func:`measure_clients`.
     """
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)

@@ -40,11 +40,7 @@ def noise_entry(one: Round, request: ClientsRequest, progress: Progress) -> tupl
 
 
 def critical_entry(one: Round, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
-    """Return how far along the updates the global loss falls, and the forward passes over the samples.
-
-    Raises:
-        UserError: the model that the round began with was not kept, where updates are from it.
-    """
+    """Return how far along the updates the global loss falls, and the forward passes over the samples."""
     problem = one.problem
     found = update_sharpness(
         one.anchor(request.anchor),

@@ -49,11 +49,6 @@ def measure_clients(
         stage: ``stage(title)`` wraps each long step and yields its progress callback.
         keep: folder of results and of an interrupted run's products, or the cache of that folder.
         again: do not look for a result.
-
-    Raises:
-        UserError: the checkpoint is no global model of a run whose clients of that round were kept, which
-        rows
-            they hold is not known, the anchor is missing, or something is not finite.
     """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
@@ -81,11 +76,7 @@ def measure_clients(
 
 
 def check_all_finite(one: Round, curvature: Callable[[nn.Module, Batches], LossOperator]) -> None:
-    """Refuse models whose weights or losses are not finite.
-
-    Raises:
-        UserError: one is such.
-    """
+    """Refuse models whose weights or losses are not finite."""
     problem = one.problem
     check_finite(str(problem.path), problem.model, curvature(problem.model, problem.batches).loss)
     for client in one.clients:

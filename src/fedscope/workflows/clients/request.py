@@ -32,11 +32,7 @@ class ClientsRequest:
 
 
 def chosen(text: str) -> tuple[Measure, ...]:
-    """Return the parts of "loss,trace", in the order of ``MEASURES``; ``all`` names every one.
-
-    Raises:
-        UserError: one is unknown.
-    """
+    """Return the parts of "loss,trace", in the order of ``MEASURES``; ``all`` names every one."""
     names = [name.strip().replace("-", "_") for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in (*MEASURES, "all")]
     if unknown or not names:

@@ -66,11 +66,7 @@ class Round:
         return away / sum(spread) ** 0.5 if sum(spread) > 0 else float(away > 0)
 
     def anchor(self, which: str) -> nn.Module:
-        """Return the model that updates are from.
-
-        Raises:
-            UserError: the model that the round began with is asked for, and was not kept.
-        """
+        """Return the model that updates are from."""
         if which == "global":
             return self.problem.model
         if self.start is None:

@@ -23,11 +23,7 @@ Images = NDArray[np.float32]
 
 
 def check_separable(operator: LossOperator, request: Request) -> None:
-    """Refuse a request for the samples' parts of λ_max where no sample has one; before any product.
-
-    Raises:
-        UserError: the samples depend on each other.
-    """
+    """Refuse a request for the samples' parts of λ_max where no sample has one; before any product."""
     loss = operator.loss
     if not request.influence:
         return

@@ -84,10 +84,6 @@ def measure(
         trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
         memory: bytes that the process may take; None: what the estimators take by themselves.
         note: told what a long measurement will take, or one within a given ``memory``.
-
-    Raises:
-        UserError: the request does not fit the problem, or something in it, or in its clients, is not finite,
-            or the samples, whose influence is asked for, depend on each other.
     """
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
@@ -239,11 +235,7 @@ def curvature_of(
 
 
 def compared_clients(problem: Problem, request: Request) -> Participants | None:
-    """Return the clients that a request compares.
-
-    Raises:
-        UserError: they cannot be compared.
-    """
+    """Return the clients that a request compares."""
     if not request.clients:
         return None
     options = request.cross_client.settled(request.reading)

@@ -41,11 +41,7 @@ Curvature = Callable[..., LossOperator]
 
 
 def check_planned(request: Request) -> None:
-    """Refuse what has no plan.
-
-    Raises:
-        UserError: what to leave out.
-    """
+    """Refuse what has no plan."""
     if not request.certified or request.clients:
         raise UserError(
             "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine, "

@@ -24,9 +24,6 @@ def preconditioned(
         tol: residual of the eigenpair, relative to its value.
         generator: draws the start of the Lanczos process.
         progress: called after every product.
-
-    Raises:
-        UserError: see :func:`adaptive_server`.
     """
     server = adaptive_server(problem)
     scale = operator.flatten({name: server.scale[name] for name, _ in operator.blocks})

@@ -64,9 +64,6 @@ def resources_of(
     """Return what is chosen for ``memory`` bytes of the whole process, or nothing without.
 
     The processes of a ``group`` choose the same, for the one that has taken most so far.
-
-    Raises:
-        UserError: see :func:`fitting`.
     """
     if memory is None:
         return Resources()
@@ -108,9 +105,6 @@ def fitting(
         tol: of the eigenpairs.
         folder: for a file.
         group: processes that share the basis.
-
-    Raises:
-        UserError: it is not possible; what is needed at least.
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))

@@ -42,9 +42,6 @@ def landscapes(
         rounds: ``FIRST:LAST:STEP`` or ``all``, rounds of runs, each along the directions of its last one.
         most: as many slices as one figure shows.
         again: do not look for points in the registry.
-
-    Raises:
-        UserError: see :func:`slices` and :func:`scan`, or too many slices.
     """
     if rounds and plane.directions in THROUGH:
         raise UserError(

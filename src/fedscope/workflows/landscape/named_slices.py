@@ -74,9 +74,6 @@ def slice_through(
         waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
         cache: keeps the products of eigenvectors.
         group: processes that share them.
-
-    Raises:
-        UserError: no or wrong waypoints, or weights, samples or a loss at the centre that are not finite.
     """
     kind, own = plane.directions, (problem.model, problem.loss_fn, problem.batches)
     check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))

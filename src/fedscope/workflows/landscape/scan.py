@@ -59,9 +59,6 @@ def scan(
         again: do not look for the surface's points there.
         group: processes that call this with the same arguments and share the work; of its products nothing
             is kept, of its points all are.
-
-    Raises:
-        UserError: see ``slice_through``.
     """
     start = time.perf_counter()
     cache, metrics = ResultCache(keep if group is None else None), _metrics(plane.metrics)

@@ -27,9 +27,6 @@ def slices(
     clients' uploads of its round; ``line``, ``points``: one surface through two or three checkpoints;
     ``pca``: one for every RUN, of the rounds it kept, for every RUN@ROUND:clientK, of the local steps that
     were kept, or one of several checkpoints in their order.
-
-    Raises:
-        UserError: another number of checkpoints than the kind takes, or one that cannot be had.
     """
     if kind == "pca":
         return [_among(paths, -1, targets, reporter) for paths in _trajectories(targets)]

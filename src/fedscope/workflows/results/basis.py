@@ -53,11 +53,7 @@ class Place(NamedTuple):
 
 
 def place(targets: Targets, request: Request) -> Place | None:
-    """Return where the answer to a request is; None where answers are not stored.
-
-    Raises:
-        UserError: there is no such checkpoint.
-    """
+    """Return where the answer to a request is; None where answers are not stored."""
     if not (request.certified and is_lasting(targets)):
         return None
     store = Registry(targets.registry)

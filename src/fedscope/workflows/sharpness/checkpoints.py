@@ -24,9 +24,6 @@ def sharpness(
         request: what to measure, and with what.
         reporter: where progress and notes go.
         again: do not look for results.
-
-    Raises:
-        UserError: see :func:`problems` and :func:`measure`.
     """
     check_request(request)  # before anything is read
     request = replace(request, versions=request.versions or versions())

@@ -49,10 +49,6 @@ def measure(
         test: the same network on the test split, for a request of the gap; None: there is none.
         keep: folder of results, or its cache.
         again: do not look for results.
-
-    Raises:
-        UserError: the request cannot be, a quantity that was named does not exist here, or network or loss
-            are not finite.
     """
     check_request(request)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)

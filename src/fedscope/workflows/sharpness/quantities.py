@@ -123,11 +123,7 @@ class Quantities:
         return found
 
     def entry(self, name: str, progress: Progress) -> Record:
-        """Measure a quantity and return its entry.
-
-        Raises:
-            UserError: the network, its loss or its data has no such quantity.
-        """
+        """Measure a quantity and return its entry."""
         settings, start = self.settings(name), time.perf_counter()
         found = self._families[QUANTITIES[name].family](name, progress)
         return {

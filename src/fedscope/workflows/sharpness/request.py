@@ -89,11 +89,7 @@ def chosen(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_request(request: SharpnessRequest) -> None:
-    """Refuse names that are none, and numbers that cannot be.
-
-    Raises:
-        UserError: what is wrong.
-    """
+    """Refuse names that are none, and numbers that cannot be."""
     for name in request.only:
         if name not in QUANTITIES and name != "all":
             known = ", ".join(QUANTITIES)

@@ -33,11 +33,7 @@ class Waypoints:
 
     @cached_property
     def networks(self) -> Networks:
-        """The checkpoints as points, of which none is in memory until it is asked for.
-
-        Raises:
-            UserError: a file cannot be read, or its network or data is another than the problem's.
-        """
+        """The checkpoints as points, of which none is in memory until it is asked for."""
         for path, (info, _) in zip(self.paths, self._described, strict=True):
             _check_comparable(self.problem, info, path)
         space, source = StateSpace.of(self.problem.model), self.problem.source
@@ -59,11 +55,7 @@ class Waypoints:
 
 
 def state_of(path: Path, source: Source) -> Mapping[str, Tensor]:
-    """Return a checkpoint's state_dict, of a network of the catalogue or the user's own.
-
-    Raises:
-        UserError: it cannot be read, or does not fit the user's network.
-    """
+    """Return a checkpoint's state_dict, of a network of the catalogue or the user's own."""
     return own_network(path, source)[0].state_dict() if source.model else load_checkpoint(path).state
 
 

@@ -37,11 +37,7 @@ class OwnData:
 
 
 def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...], str]:
-    """Return the user's network with the weights of ``path``, what was renamed, and their content hash.
-
-    Raises:
-        UserError: there is no such network, or the weights do not fit it.
-    """
+    """Return the user's network with the weights of ``path``, what was renamed, and their content hash."""
     if is_network(str(source.model)) and adapters.is_folder(path):
         adapted = adapters.from_folder(str(source.model), path)
         sha256 = content_hash(adapted.state_dict())
@@ -58,9 +54,6 @@ def fitted_to(
     model: nn.Module, tensors: Mapping[str, Tensor], what: str, bn: BatchNormMode, entry: str = ""
 ) -> Fitted:
     """Return the network's state from ``tensors`` of ``what``; statistics that ``bn`` does not read may lack.
-
-    Raises:
-        UserError: they do not fit it.
     """
     wanted, unread = model.state_dict(keep_vars=True), statistics(model)
     try:
@@ -79,11 +72,7 @@ def fitted_to(
 
 
 def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
-    """Return the network with the weights ``state`` of ``path``, on the source's device, in eval mode.
-
-    Raises:
-        UserError: they do not fit it.
-    """
+    """Return the network with the weights ``state`` of ``path``, on the source's device, in eval mode."""
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
@@ -94,11 +83,7 @@ def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pat
 
 
 def own_data(source: Source) -> OwnData:
-    """Return the source's draw of the user's own samples, which they are, and the loss on them.
-
-    Raises:
-        UserError: the data or the loss cannot be had.
-    """
+    """Return the source's draw of the user's own samples, which they are, and the loss on them."""
     named = imported(source.loss, "--loss") if source.loss else None
     if is_data(str(source.data)):
         dataset = data_catalogue.load(str(source.data), model=source.model)
@@ -110,11 +95,7 @@ def own_data(source: Source) -> OwnData:
 
 
 def own_batches(reference: str, loss: LossFunction = cross_entropy) -> Batches:
-    """Return the samples that MODULE:FACTORY makes, for a loss.
-
-    Raises:
-        UserError: it cannot be called, fails, or makes no samples.
-    """
+    """Return the samples that MODULE:FACTORY makes, for a loss."""
     try:
         with seeded(0):
             return Batches.of(train_part(called(reference, "--data")), loss=loss, quiet=True)
@@ -130,11 +111,7 @@ def train_part(made: Any) -> Any:
 
 
 def own_samples(batches: Batches, source: Source) -> tuple[Batches, Tensor | None]:
-    """Return the source's draw of a user's own samples, and which they are; None where all are taken.
-
-    Raises:
-        UserError: batches that cannot be joined, of sequences of several lengths, say, are to be drawn from.
-    """
+    """Return the source's draw of a user's own samples, and which they are; None where all are taken."""
     rows = draw(batches.samples, source)
     try:
         chosen = batches.taken(rows.split(source.batch_of(len(rows))))

@@ -88,7 +88,7 @@ class Problem:
             **({"lora": lora.text} if isinstance(lora, LoRA) else {}),
             "method": self.method,
             "dataset": self.info.data.name if self.info else own.data,
-            **({"loss": loss} if (loss := self.info.settings.loss if self.info else own.loss) else {}),
+            **({"loss": loss} if (loss := own.loss or (self.info and self.info.settings.loss)) else {}),
             **({"augmented": True} if own.augment else {}),
             **({"normalisation": own.normalisation} if own.normalisation else {}),
             "split": own.split if self.info else None,
@@ -117,12 +117,7 @@ def renamed(path: Path, info: CheckpointInfo) -> CheckpointInfo:
 
 
 def load(paths: Sequence[Path], source: Source) -> list[Problem]:
-    """Build the problems of several checkpoints, all on the same samples.
-
-    Raises:
-        UserError: a file, its network or its data is missing or does not fit; the message says how to mend
-        it.
-    """
+    """Build the problems of several checkpoints, all on the same samples."""
     if all(names(path, source.model, source.data, source.loss) for path in paths):
         code = (source.model, source.data, source.loss)
         named = replace(source, model=None, data=None, loss=None, named=code)
@@ -165,11 +160,7 @@ def _check_known(checkpoint: Checkpoint) -> None:
 
 
 def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
-    """Return the checkpoint's network with its weights, in eval mode.
-
-    Raises:
-        UserError: the weights do not fit it.
-    """
+    """Return the checkpoint's network with its weights, in eval mode."""
     network_note(checkpoint.info, source.named)  # before any of its code is run
     model = model_catalogue.build(**checkpoint.info.model.arguments, generator=torch.Generator())
     return filled(model, checkpoint.state, source, checkpoint.path)
@@ -196,9 +187,6 @@ def own_problem(problem: Problem) -> Problem:
     """Return the problem of a user's own network and data, with its loss tried on the first batch.
 
     Small data whose loss is no mean over samples becomes one batch.
-
-    Raises:
-        UserError: network or loss fail on the data, or the loss is no mean over samples.
     """
     problem = replace(problem, notes=(*problem.notes, *_frozen(problem.model)))
     source, batches, loss_fn = problem.source, problem.batches, problem.loss_fn

@@ -28,11 +28,7 @@ _SPLIT = Rule[bool]("split", lambda own: not own, "with --data")
 
 
 def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
-    """Return one problem per checkpoint; without any, the registry's newest run.
-
-    Raises:
-        UserError: a checkpoint, its data, or the device cannot be had.
-    """
+    """Return one problem per checkpoint; without any, the registry's newest run."""
     source = Source(
         samples=targets.count,
         split=targets.split,
@@ -80,11 +76,7 @@ def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
 
 
 def checkpoint_path(targets: Targets, reference: str | None) -> Path:
-    """Return the file of a checkpoint; for a network of the user's own it may be a folder too.
-
-    Raises:
-        UserError: there is no such checkpoint.
-    """
+    """Return the file of a checkpoint; for a network of the user's own it may be a folder too."""
     registry = Registry(targets.registry)
     if targets.model and reference is not None:
         return file_or_registered(reference, registry)
@@ -104,9 +96,6 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
 
 def file_or_registered(reference: str, registry: Registry) -> Path:
     """Return the file or folder of weights of that name; else the checkpoint that it names in the registry.
-
-    Raises:
-        UserError: there is neither.
     """
     path = Path(reference)
     weights = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)

@@ -33,11 +33,7 @@ MODELS = Kept(_models, "checkpoint", "--keep-every")
 
 
 def parse(text: str, what: Literal["rounds", "local-steps"] = "rounds") -> list[int]:
-    """Return the rounds, or steps, of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out.
-
-    Raises:
-        UserError: the text is of another form, or names fewer than two or more than 500.
-    """
+    """Return the rounds, or steps, of "FIRST:LAST:STEP", LAST included; STEP is 1 if left out."""
     found = re.fullmatch(r"(\d{1,6}):(\d{1,6})(?::(\d{1,6}))?", text)
     if not found:
         raise UserError(f"--{what} takes FIRST:LAST:STEP, such as 5:30:5, not {text!r}")
@@ -53,11 +49,7 @@ def parse(text: str, what: Literal["rounds", "local-steps"] = "rounds") -> list[
 
 
 def along(targets: Targets, text: str, kept: Kept = MODELS) -> Targets:
-    """Return the targets with the rounds of their runs, run by run.
-
-    Raises:
-        UserError: see :func:`checkpoints`.
-    """
+    """Return the targets with the rounds of their runs, run by run."""
     names = checkpoints(targets.checkpoints, text, targets.registry, kept)
     return replace(targets, checkpoints=tuple(chain.from_iterable(names)))
 
@@ -70,10 +62,6 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MOD
         text: ``FIRST:LAST:STEP``, or ``all`` for every round that a run kept.
         registry: where they are.
         kept: what of a round must be there.
-
-    Raises:
-        UserError: what is given is a single checkpoint and no run, a run did not keep a round, or ``all`` are
-            fewer than two or too many.
     """
     store = Registry(registry)
     rounds = None if text == "all" else parse(text)
@@ -99,11 +87,7 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MOD
 
 
 def along_given(targets: Targets, rounds: str | None, steps: str | None) -> Targets:
-    """Return the targets with the rounds of runs or the local steps of clients; as they are without both.
-
-    Raises:
-        UserError: both are given; or see :func:`along` and :func:`along_steps`.
-    """
+    """Return the targets with the rounds of runs or the local steps of clients; as they are without both."""
     if rounds and steps:
         raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
     if rounds:
@@ -117,9 +101,6 @@ def along_steps(targets: Targets, text: str) -> Targets:
     Args:
         targets: clients of rounds.
         text: ``FIRST:LAST:STEP``, or ``all`` for every step that was kept.
-
-    Raises:
-        UserError: something else is given, or a step, or more than one, was not kept.
     """
     if not targets.checkpoints:
         raise UserError("--local-steps are of a client's round: give RUN@ROUND:clientK")
@@ -139,11 +120,7 @@ def along_steps(targets: Targets, text: str) -> Targets:
 
 
 def steps_of(store: Registry, reference: str) -> list[int]:
-    """Return the local steps of RUN@ROUND:clientK after which a model was kept: one or more.
-
-    Raises:
-        UserError: the reference is of another form, there is no such run, or it kept none of these steps.
-    """
+    """Return the local steps of RUN@ROUND:clientK after which a model was kept: one or more."""
     client = client_of_round(reference)
     if client is None:
         raise UserError(f"--local-steps are of a client's round: give RUN@ROUND:clientK, not {reference}")

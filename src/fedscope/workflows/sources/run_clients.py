@@ -156,11 +156,7 @@ class Participants:
             yield Client(number, model, info, batches, rows)
 
     def rows(self, number: int, info: CheckpointInfo) -> Tensor:
-        """Return the training rows that a client held in the round that ``info`` is of.
-
-        Raises:
-            UserError: they are not stored here, and are drawn otherwise now than in training.
-        """
+        """Return the training rows that a client held in the round that ``info`` is of."""
         return torch.from_numpy(self._held(info).clients[number])
 
     def _held(self, info: CheckpointInfo) -> ClientRows:
@@ -195,9 +191,6 @@ class Participants:
 
 def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
     """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
-
-    Raises:
-        UserError: there are fewer than two, or of plain files two of one client.
     """
     folder = problem.path.parent
     run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
@@ -213,11 +206,7 @@ def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
 
 
 def round_uploads(problem: Problem) -> dict[int, Path]:
-    """Return the clients' uploads of the checkpoint's own round; of a plain state_dict those beside it.
-
-    Raises:
-        UserError: the checkpoint is itself a client's, or there are fewer than two.
-    """
+    """Return the clients' uploads of the checkpoint's own round; of a plain state_dict those beside it."""
     info = problem.info or problem.registered
     if info and info.client is not None:
         raise UserError(f"{problem.path} is a client's; name the global model, as RUN or RUN@ROUND")
@@ -252,9 +241,6 @@ def loader(problem: Problem, resampling: Resampling, client: Client | None = Non
     """Return the published scripts' training loader: over the run's training data, or a client's own rows.
 
     Over the samples given where the data is the user's own, which has no augmentation.
-
-    Raises:
-        UserError: too few samples for a batch.
     """
     source, generator = problem.source, torch.Generator().manual_seed(resampling.seed)
     info = client.info if client and client.rows is not None else problem.info

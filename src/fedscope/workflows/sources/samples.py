@@ -122,9 +122,6 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
     """Return the split to analyse on, and the part of it that the checkpoint's run uses.
 
     A run that held rows out of training is analysed on the others, or with split ``validation`` on these.
-
-    Raises:
-        UserError: the data is missing, or is not what the checkpoint was trained on.
     """
     data_note(info, source.named)  # before any of its code is run
     test, loss = info.settings.test_data, info.settings.loss
@@ -155,9 +152,6 @@ def rows_of(path: Path, info: CheckpointInfo, split: Split) -> ClientRows:
     """Return the rows of the training split that the clients held in the round that ``info`` is of.
 
     They are those that the run of the checkpoint ``path`` stored, else drawn again from the settings.
-
-    Raises:
-        UserError: they are not stored there, and are drawn otherwise now than in training.
     """
     folder, round = layout.run_of(path), max(1, info.round)
     return rows_trained_on(

@@ -36,12 +36,7 @@ class AdaptiveServer:
 
 
 def adaptive_server(problem: Problem) -> AdaptiveServer:
-    """Return the server's step that led to a problem's checkpoint.
-
-    Raises:
-        UserError: the checkpoint is no global model of a run with an adaptive server, or the registry has not
-            the server's state after its round.
-    """
+    """Return the server's step that led to a problem's checkpoint."""
     info, prefix = _info(problem)
     settings = completed(info.settings)
     options = settings.options

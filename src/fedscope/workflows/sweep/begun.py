@@ -15,9 +15,6 @@ def check_begun(jobs: Sequence[Job], out: Path) -> None:
     Args:
         jobs: of the sweep; those that train nothing are measured anew with other options.
         out: the sweep's folder, with the command lines that the jobs began with.
-
-    Raises:
-        UserError: one did not; the message names the job, what differs and how to mend it.
     """
     faults = [fault for job in jobs if (fault := _fault(job, out))]
     if faults:

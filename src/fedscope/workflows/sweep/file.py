@@ -69,11 +69,7 @@ class SweepFile(_Table):
 
 
 def read(path: Path) -> SweepFile:
-    """Return the content of a sweep's file.
-
-    Raises:
-        UserError: it cannot be read, is no TOML, or a field of it is not what it should be.
-    """
+    """Return the content of a sweep's file."""
     try:
         content = tomllib.loads(read_text(path))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -151,10 +151,6 @@ def expand(
         out: the sweep's folder.
         threads: of each job.
         off: the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none.
-
-    Raises:
-        UserError: a pattern matches no run, a command that takes checkpoints has none, an option has no
-            values, or two jobs have one name.
     """
     found = [
         job
@@ -236,11 +232,7 @@ def freeze(jobs: Sequence[Job], out: Path) -> Path:
 
 
 def frozen(path: Path) -> list[Job]:
-    """Return the jobs of such a list.
-
-    Raises:
-        UserError: it is none.
-    """
+    """Return the jobs of such a list."""
     try:
         return [Job(one["name"], tuple(one["words"])) for one in parse_json(read_bytes(path))]
     except (OSError, ValueError, TypeError, KeyError) as error:

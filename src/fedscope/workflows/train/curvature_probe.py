@@ -37,11 +37,7 @@ class CurvatureProber:
     _leading: Tensor | None = field(default=None, init=False)  # (n, 1): of the round measured last
 
     def __post_init__(self) -> None:
-        """Refuse a network whose Hessian cannot be taken, before anything is trained.
-
-        Raises:
-            UserError: it is such a network.
-        """
+        """Refuse a network whose Hessian cannot be taken, before anything is trained."""
         self._operator(0, self.federation.model.state_dict())
 
     def __call__(self, round: int, state: Mapping[str, Tensor]) -> CurvatureProbe:

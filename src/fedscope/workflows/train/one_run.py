@@ -26,12 +26,7 @@ EXPLODED = 10  # times the loss of guessing: finite, and hopeless
 
 
 def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
-    """Train a run, or the rounds of it that are left; return what came of it, on rank 0.
-
-    Raises:
-        UserError: the settings do not fit the data, the name is taken, or the run cannot be continued.
-        KeyboardInterrupt: interrupted; the message is how to go on.
-    """
+    """Train a run, or the rounds of it that are left; return what came of it, on rank 0."""
     request, name = plan.request, plan.request.name
     store = Registry(request.registry)
     if name is not None and not request.resume and not workers.under_torchrun():  # rank 0 makes the folder

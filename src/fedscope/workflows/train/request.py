@@ -109,9 +109,6 @@ def plan(
     """Return the run that a request without ``seeds`` asks for.
 
     ``like`` is a run whose settings it starts from, instead of a preset.
-
-    Raises:
-        UserError: no such preset or run, or settings that are wrong or without effect.
     """
     named = {key: value for key, value in request.settings.items() if (key, value) != ("stack", AUTO)}
     request = replace(request, settings=named)

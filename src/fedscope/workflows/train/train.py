@@ -20,10 +20,6 @@ def train(request: TrainRequest, reporter: Reporter = SILENT) -> list[Trained]:
 
     The list is empty on a process of torchrun's other than rank 0. A run that diverges is kept and is among
     the results.
-
-    Raises:
-        UserError: settings, data, device or name cannot be had, or the run cannot be continued.
-        KeyboardInterrupt: interrupted; the message is how to go on.
     """
     threads = request.threads or _threads_before(request)
     device = use_device(request.device, threads, request.workers, workers.place())
@@ -58,9 +54,6 @@ def _each_seed(
     """Yield the result of every seed; with ``resume``, runs that are there are continued.
 
     A seed that was not begun before the interruption is trained with the settings of one that was.
-
-    Raises:
-        UserError: none of the runs to continue is there, or torchrun starts this.
     """
     if workers.under_torchrun():
         raise UserError("--seeds trains one run after the other; with torchrun start one for each --seed")
