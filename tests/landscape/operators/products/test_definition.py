@@ -15,7 +15,7 @@ from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, top_eigenpairs
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.products.definition import compared, of_gradients
+from fedscope.landscape.operators.products.definition import compared, of_gradients, product_of
 
 KINDS: tuple[type[LossOperator], ...] = (Hessian, GaussNewton, EmpiricalFisher, MonteCarloFisher)
 
@@ -33,6 +33,16 @@ class Kept(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         x, square = ctx.saved_tensors
         slope: Tensor = -2 * x * square
+        return gradients[0] * slope
+
+
+class Right(Kept):
+    """The same, whose backward says all that it depends on."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        x, _ = ctx.saved_tensors
+        slope: Tensor = -2 * x / (1 + x**2) ** 2
         return gradients[0] * slope
 
 
@@ -175,6 +185,14 @@ def test_a_wrong_second_derivative_is_refused_by_name(
     assert ("--products finite-differences" in str(refused.value)) == (kind is Hessian)
 
 
+def test_a_right_function_is_not_named_beside_a_wrong_one() -> None:
+    both = nn.Sequential(Step(Right.apply), Step(Kept.apply))
+    with pytest.raises(UserError, match=r"Kept in module '1.1': ") as refused:
+        product(Hessian(stack(both), cross_entropy, rows()))
+    assert "Right" not in str(refused.value)
+    assert product(Hessian(stack(Right.apply), cross_entropy, rows())).isfinite().all()
+
+
 def test_it_is_also_refused_in_a_network_and_a_loss_that_run_in_float32_alone() -> None:
     x, y = rows()
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0]))
@@ -290,6 +308,18 @@ def test_weights_buffers_and_precision_are_as_before() -> None:
         torch.equal(value, after[name]) and value.dtype == after[name].dtype for name, value in before.items()
     )
     assert operator.loss.dtype == torch.float32
+
+
+def test_kinks_within_a_step_stay_where_they_are() -> None:
+    x, y = rows(4)
+    model = stack(nn.ReLU()).double()
+    with torch.no_grad():  # every unit of the first sample lies just above its kink
+        model[0].bias.copy_(1e-8 - model[0].weight @ x[0].double())  # type: ignore[operator]
+    loss = FlatLoss(model, cross_entropy, (x.double(), y))
+    v = torch.randn(len(loss.center), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    near = product_of(loss, of_gradients(loss), (x.double(), y), v).detach()
+    exact = Hessian(model, cross_entropy, (x.double(), y)) @ v
+    assert torch.allclose(near, exact, atol=1e-7)
 
 
 COUPLED: dict[str, Callable[[Tensor], Tensor]] = {
