@@ -53,8 +53,7 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
 def fitted_to(
     model: nn.Module, tensors: Mapping[str, Tensor], what: str, bn: BatchNormMode, entry: str = ""
 ) -> Fitted:
-    """Return the network's state from ``tensors`` of ``what``; statistics that ``bn`` does not read may lack.
-    """
+    """Return the network's state from ``tensors``; statistics that ``bn`` does not read may lack."""
     wanted, unread = model.state_dict(keep_vars=True), statistics(model)
     try:
         return fit(tensors, wanted, what, entry=entry)

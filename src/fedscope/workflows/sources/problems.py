@@ -95,8 +95,7 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
 
 
 def file_or_registered(reference: str, registry: Registry) -> Path:
-    """Return the file or folder of weights of that name; else the checkpoint that it names in the registry.
-    """
+    """Return the file or folder of weights of that name; else the checkpoint of that name."""
     path = Path(reference)
     weights = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)
     if weights or (path.exists() and not layout.is_run(registry.root / path)):

@@ -190,8 +190,7 @@ class Participants:
 
 
 def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
-    """Return each client's last upload by the checkpoint's round, or its very last where only that was kept.
-    """
+    """Return each client's last upload by the checkpoint's round, or its very last."""
     folder = problem.path.parent
     run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
     info = problem.info or problem.registered

@@ -3,7 +3,7 @@
 Automatic differentiation takes each operation at its word. An ``autograd.Function`` may keep an intermediate
 of its forward, which is then a constant to the second derivative; a straight-through estimator, a reversed
 gradient, ``detach()`` or a hook give a gradient that is not the loss's. Both are symmetric as a rule, so that
-no algorithm notices. Along a vector v of random signs, on a few samples and in float64 where the network runs
+no algorithm notices. Along a random vector v, on a few samples and in float64 where the network runs
 in it, two comparisons tell:
 
 - ∇L·v with (L(w + εv) − L(w − εv))/2ε: whether the gradient is the loss's;
@@ -25,7 +25,7 @@ from torch import Tensor
 from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape.loss.checks import check_symmetric, close, explained
 from fedscope.landscape.loss.derivatives import joined, pulled
-from fedscope.landscape.loss.flat_loss import FlatLoss, signs
+from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.float64 import precisely
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, flat, some, split
@@ -39,7 +39,7 @@ SAMPLES = 4
 Steps = tuple[tuple[float, float], ...]
 _FIRST = 1e-7  # ε, in parts of a typical weight: it crosses a kink of large networks only
 _STEPS: Steps = ((1e-5, 3e-6), (1e-3, 5e-4))  # the last for networks that round to float32 inside
-_ROUNDINGS = 64  # of the loss
+_ROUNDINGS = 64  # of the loss, or of the gradient
 _DIRECTIONS = 8  # along which the loss is looked at once more
 
 
@@ -54,6 +54,7 @@ class Definition:
     ]  # the loss, then what is differenced along v, at the weights as they are
     product: Callable[[Batch, Tensor], Tensor]  # the derivative of the latter along v ↦ A v
     times: Callable[[Graph, Tensor], Tensor] | None = None  # (graph, v) ↦ A v; None: by differences
+    loose: float = 0  # relative: an error that ``product`` itself may have
 
 
 def of_gradients(loss: FlatLoss) -> Definition:
@@ -150,6 +151,12 @@ def jump_of(loss: FlatLoss) -> str:
     return precisely(loss, some_of(loss), lambda few: _Comparison(loss, no_product, few).jump())
 
 
+def along(loss: FlatLoss) -> Tensor:
+    """Return the (n,) vector that products are tried with; signs may have a product of exactly 0."""
+    stream = torch.Generator().manual_seed(0)
+    return loss.moving(torch.randn(len(loss.center), generator=stream, dtype=loss.dtype).to(loss.device))
+
+
 def product_of(loss: FlatLoss, parts: Definition, batch: Batch, v: Tensor) -> Tensor:
     """Return A v (n,) for a few samples, in the precision of ``loss``."""
     return _Comparison(loss, parts, batch).product(v)
@@ -176,7 +183,7 @@ class _Comparison:
     def told(self, otherwise: str) -> str:
         """See :func:`compared`."""
         graph, value = self._parts.graph(self._batch)
-        v, times = self._loss.moving(signs(self._loss.center)), self._parts.times
+        v, times = along(self._loss), self._parts.times
         gradient = self._parts.gradient(graph, self._batch).detach()
         product = times(graph, v).detach() if times else None  # before the weights move, which ends the graph
         change = self._difference(lambda: self._parts.values(self._batch), v)(self._first)
@@ -185,7 +192,7 @@ class _Comparison:
                 graph = self._parts.graph(self._batch)[0]
                 check_symmetric(lambda u: times(graph, u), self._loss.center, said)
         elif product is not None:
-            self._check_product(product, v, change[1:], otherwise)
+            self._check_product(product, v, change[1:], float(gradient.norm()), otherwise)
         return said
 
     def _of_gradient(self, gradient: Tensor, v: Tensor, change: Tensor, value: Tensor) -> str:
@@ -193,9 +200,9 @@ class _Comparison:
         room = _ROUNDINGS * torch.finfo(value.dtype).eps * size / (self._first * self._unit)
         if same(slope[None], change[None]) or not float((slope - change).abs()) > room:
             return ""
-        along = self._directions()
-        changes = self._changes(along)
-        if settles_elsewhere(torch.stack([gradient @ d for d in along]), changes, self._steps):
+        directions = self._directions()
+        changes = self._changes(directions)
+        if settles_elsewhere(torch.stack([gradient @ d for d in directions]), changes, self._steps):
             where = place_of(self._loss, self._batch, twice=False) or ", by detach(), no_grad or a hook, say"
             return (
                 f"the gradient is not that of the loss{where} ({float(slope):.3g} along a direction in which "
@@ -221,12 +228,14 @@ class _Comparison:
         few = random_signs(size, stream, self._loss.dtype).to(self._loss.device)
         return [self._loss.moving(d) for d in few]
 
-    def _changes(self, along: Sequence[Tensor]) -> Callable[[float], Tensor]:
+    def _changes(self, directions: Sequence[Tensor]) -> Callable[[float], Tensor]:
         """Return ε ↦ the central differences of the loss along the directions."""
-        differences = [self._difference(self._value, d, held=True) for d in along]
+        differences = [self._difference(self._value, d, held=True) for d in directions]
         return lambda step: torch.stack([difference(step) for difference in differences])
 
-    def _check_product(self, product: Tensor, v: Tensor, change: Tensor, otherwise: str) -> None:
+    def _check_product(
+        self, product: Tensor, v: Tensor, change: Tensor, gradient: float, otherwise: str
+    ) -> None:
         if same(product, self._parts.product(self._batch, change).detach()):
             return
         difference = self._difference(lambda: self._parts.values(self._batch), v, held=True)
@@ -234,7 +243,9 @@ class _Comparison:
         def defined(step: float) -> Tensor:
             return self._parts.product(self._batch, difference(step)[1:]).detach()
 
-        if off := settles_elsewhere(product, defined, self._steps):
+        eps, shortest = torch.finfo(product.dtype).eps, self._steps[0][1] * self._unit
+        room = _ROUNDINGS * eps * gradient / shortest + self._parts.loose * float(product.norm())
+        if off := settles_elsewhere(product, defined, self._steps, room):
             where = place_of(self._loss, self._batch, twice=True)
             raise UserError(
                 f"a second derivative is wrong{where}: products are {100 * off:.3g} % off what differences "

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from fedscope.landscape.loss.checks import slack
-from fedscope.landscape.loss.flat_loss import FlatLoss, signs
+from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.trees import Tree, count
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.products.definition import Definition, product_of, some_of
+from fedscope.landscape.operators.products.definition import Definition, along, product_of, some_of
 
 Forms = Callable[[Tree, Tree, Tensor], Tensor]
 
@@ -58,7 +58,7 @@ def forms_hold(loss: FlatLoss, parts: Definition, forms: Forms) -> bool:
     """
 
     few = some_of(loss)
-    v = loss.moving(signs(loss.center))
+    v = along(loss)
     try:
         with torch.enable_grad(), loss.exact():
             product = product_of(loss, parts, few, v).detach().double()

@@ -57,7 +57,10 @@ def same(exact: Tensor, difference: Tensor) -> bool:
 
 
 def settles_elsewhere(
-    exact: Tensor, difference: Callable[[float], Tensor], steps: Sequence[tuple[float, float]]
+    exact: Tensor,
+    difference: Callable[[float], Tensor],
+    steps: Sequence[tuple[float, float]],
+    room: float = 0,
 ) -> float:
     """Return how far from a derivative its differences settle, relative to the larger; 0: nowhere, or at it.
 
@@ -68,12 +71,13 @@ def settles_elsewhere(
         exact: (n,) the derivative.
         difference: ε ↦ the central difference (n,).
         steps: pairs of ε.
+        room: a distance that rounding may make.
     """
     for pair in steps:
         first, second = map(difference, pair)
         if same(exact, first) or same(exact, second):
             return 0.0
         off = min(float((exact - found).norm()) for found in (first, second))
-        if float((first - second).norm()) <= _SETTLED * off:  # not where one is not finite
+        if off > room and float((first - second).norm()) <= _SETTLED * off:  # not where one is not finite
             return off / max(float(exact.norm()), float(second.norm()))
     return 0.0
