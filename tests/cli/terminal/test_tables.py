@@ -87,6 +87,7 @@ state │ finished
 best │ round N N% (chosen on test)
 data │ N train, N test, HASH
 clients' rows │ stored, HASH
+clients' models │ clients N N N: numbered as the run numbered them
 tags │ –
 Checkpoints
 checkpoint ┃ kind ┃ sha256 ┃ round

@@ -55,9 +55,10 @@ class Account:
 
     @property
     def best(self) -> int:
-        """The number of the best round; 0 where none has an accuracy."""
+        """The number of the best round; 0 where none has an accuracy, or a loss that takes its place."""
         top = best(self.rounds)
-        return top.round if top else 0
+        decided = top and (self.settings.loss or (top.validation or top).accuracy is not None)
+        return top.round if top and decided else 0
 
     def record(self, round: int) -> Round | None:
         """Return the metrics of ``round``, if there are any."""

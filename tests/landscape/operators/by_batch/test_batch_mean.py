@@ -61,7 +61,7 @@ def test_eigenvalues_have_the_error_over_batches() -> None:
         v = vectors[:, -1 - i]
         forms = torch.stack([v @ A @ v for A in matrices])
         assert float(found.values[i]) == pytest.approx(float(values[-1 - i]))
-        assert float(found.stderr_data[i]) == pytest.approx(float(forms.std()) / math.sqrt(5))
+        assert float(found.stderr_data[i]) == pytest.approx(float(forms.std()) / math.sqrt(5), rel=1e-2)
 
 
 def test_clients_of_ones_own_are_compared_with_errors_over_their_samples() -> None:
