@@ -22,6 +22,7 @@ def test_the_plain_measurement_is_usual() -> None:
         {"normalisation": "fedgloss_measured"},
         {"products": "finite-differences"},
         {"loss": "mine:loss"},
+        {"departs": "the gradient is not that of the loss"},
     ],
     ids=str,
 )
