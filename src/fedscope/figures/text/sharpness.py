@@ -46,11 +46,7 @@ _SHOWN = {"rho": "ρ", "m": "m", "target": "target", "layer": "layer"}  # settin
 
 
 def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
-    """Tabulate the quantities, a row each, with both errors; of a single checkpoint also what they cost.
-
-    Raises:
-        UserError: there is no record.
-    """
+    """Tabulate the quantities, a row each, with both errors; of a single checkpoint also what they cost."""
     if not records:
         raise UserError("there is no record: make one with 'fedscope sharpness --json FILE'")
     single = len(records) == 1

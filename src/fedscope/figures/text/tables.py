@@ -67,9 +67,6 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
     that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
     "unresolved", a quantity that was not computed "–".
-
-    Raises:
-        UserError: there is no record.
     """
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
@@ -84,11 +81,7 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def check_any(records: Sequence[HessianRecord]) -> None:
-    """Check that there are records.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Check that there are records."""
     if not records:
         raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
 

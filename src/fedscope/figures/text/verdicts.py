@@ -18,11 +18,7 @@ FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flat
 
 
 def comparison_table(records: Sequence[HessianRecord]) -> Table:
-    """Tabulate each record's differences to the first one, with errors and verdicts.
-
-    Raises:
-        UserError: fewer than two records, or they were not made on the same samples.
-    """
+    """Tabulate each record's differences to the first one, with errors and verdicts."""
     if len(records) < 2:
         raise UserError("a comparison needs two or more records")
     reference, *others = records
@@ -47,11 +43,7 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:
-    """Return a remark for each record that is sharper though its method's paper finds it flatter.
-
-    Raises:
-        UserError: two or more records were not made on the same samples.
-    """
+    """Return a remark for each record that is sharper though its method's paper finds it flatter."""
     pairs = zip(records[1:], differences_to_first(records), strict=True)
     found = (_surprise(records[0], other, row) for other, row in pairs)
     return [surprise for surprise in found if surprise]
