@@ -27,7 +27,6 @@ class Basis(Plain):
     half: bool  # in 16 bits
     rows: Count  # vectors that are expected in it [vectors]
     bytes: Count  # of all rows, wherever they are [bytes]
-    ranks: Count = 1  # processes that keep as large a part of it each [processes]
 
 
 class PlanRecord(Plain):

@@ -15,7 +15,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
-from fedscope.landscape import BasisStorage, Hessian, surface, top_eigenpairs, whole_copy
+from fedscope.landscape import Hessian, surface, top_eigenpairs, whole_copy
 from tests.processes import ranks
 
 IMAGES = torch.randn(12, 6, generator=torch.Generator().manual_seed(1))
@@ -71,7 +71,7 @@ def found_with(model: nn.Module, group: dist.ProcessGroup | None) -> dict[str, T
     """A product, eigenpairs and a curve."""
     hessian = Hessian(model, cross_entropy, BATCHES, group=group)
     along = torch.randn(hessian.shape[0], generator=torch.Generator().manual_seed(2))
-    pairs = top_eigenpairs(hessian, k=2, seed=0, storage=BasisStorage(group=group))
+    pairs = top_eigenpairs(hessian, k=2, seed=0)
     alone = whole_copy(model)
     n = hessian.shape[0]
     curve = surface(alone, cross_entropy, BATCHES, directions=torch.ones(1, n).unbind(), grid=(5,))

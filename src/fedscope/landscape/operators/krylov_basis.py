@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.kept import total
 from fedscope.landscape.operators.basis.views import Basis, through
 from fedscope.landscape.printing import Printed
 
@@ -26,7 +27,7 @@ from fedscope.landscape.printing import Printed
 class Subspace(Printed):
     """An orthonormal basis Q with A's products: A Qᵀ = Qᵀ T + q bᵀ."""
 
-    rows: Basis  # Q (m, n), one vector per row, however it is kept
+    rows: Basis  # Q (m, n), one vector per row
     projected: Tensor  # (m, m) float64 on the CPU: T
     batches: Tensor | None  # (B, m, m) float64 on the CPU: Q A_b Qᵀ, where A is a mean over batches
     outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
@@ -38,7 +39,7 @@ class Subspace(Printed):
 
     @property
     def basis(self) -> Tensor:
-        """Q (m, n) in the operator's dtype; a copy unless it is kept in one place and in full precision."""
+        """Q (m, n) in the operator's dtype; a copy unless the rows are plain."""
         return self.rows.tensor
 
     @property
@@ -49,31 +50,28 @@ class Subspace(Printed):
     def diagonal(self) -> Tensor:
         """Return the exact part of A's diagonal, (n,) float64: that of Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ."""
         projected, coupling = self.projected.to(self.rows.device), self.coupling.to(self.rows.device)
-        outside = self.rows.shards.local(self.outside).double()
-        pieces = []
+        outside, pieces = self.outside.double(), []
         for columns, wide in self.rows.pieces():
             own = (wide * (projected @ wide)).sum(0)
             pieces.append(own + 2 * outside[columns] * (coupling @ wide))
-        return self.rows.shards.whole(torch.cat(pieces))
+        return torch.cat(pieces)
 
     def known_products(self, rows: Tensor) -> Tensor:
         """Return K v for rows v (r, n): K = Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ, in float64, (r, n)."""
-        shards = self.rows.shards
-        vectors, outside = shards.local(rows), shards.local(self.outside)
 
         def seen() -> Iterator[Tensor]:
             for columns, q in self.rows.pieces():
-                wide = vectors[:, columns].double()
-                beside = wide @ outside[columns].double()
+                wide = rows[:, columns].double()
+                beside = wide @ self.outside[columns].double()
                 yield torch.cat([wide @ q.T, beside[:, None]], dim=1)
 
-        found = shards.total(seen())
+        found = total(seen())
         onto, beside = found[:, :-1], found[:, -1]
         projected, coupling = self.projected.to(rows.device), self.coupling.to(rows.device)
         inside = onto @ projected + torch.outer(beside, coupling)
         coupled = (onto @ coupling)[:, None]
-        images = [inside @ q + coupled * outside[columns].double() for columns, q in self.rows.pieces()]
-        return shards.whole(torch.cat(images, dim=1))
+        images = [inside @ q + coupled * self.outside[columns].double() for columns, q in self.rows.pieces()]
+        return torch.cat(images, dim=1)
 
     def kept(self, device: torch.device | str) -> "Subspace":
         """Return a copy on a device, for later products by A alone: without the batches' parts."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.basis.kept import total
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
@@ -89,18 +90,14 @@ def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) 
         known: the basis as it is now.
         rows: those it had.
     """
-    basis, shards = known.rows, known.rows.shards
-    z, image = shards.local(probes), shards.local(images)
 
     def seen() -> Iterator[Tensor]:
-        for columns, new in basis.pieces(rows):
-            parts = (every[:, columns].double() @ new.T for every in (z, image))
+        for columns, new in known.rows.pieces(rows):
+            parts = (every[:, columns].double() @ new.T for every in (probes, images))
             yield torch.stack(list(parts))
 
-    z_onto, image_onto = shards.total(seen())
-    coupled, q = z_onto @ known.coupling[rows:].to(images.device), shards.local(known.outside)
-    for columns, new in basis.pieces(rows):
-        known_part = image_onto @ new + torch.outer(coupled, q[columns].double())
-        image[:, columns] -= known_part.to(image.dtype)
-    if shards.shared:
-        images.copy_(shards.whole(image))
+    z_onto, image_onto = total(seen())
+    coupled = z_onto @ known.coupling[rows:].to(images.device)
+    for columns, new in known.rows.pieces(rows):
+        known_part = image_onto @ new + torch.outer(coupled, known.outside[columns].double())
+        images[:, columns] -= known_part.to(images.dtype)

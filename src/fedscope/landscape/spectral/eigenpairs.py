@@ -79,9 +79,9 @@ def top_eigenpairs(
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
-        storage: how the Krylov basis is kept: in memory or in a file, in full or half precision, whole or
-            shared by ranks. A file and ranks change no digit. Half precision adds some 2e-4 of
-            |λ_max| to each residual; where that decides, residuals are measured by a product for each.
+        storage: how the Krylov basis is kept: in memory or in a file, in full or half precision. A
+            file changes no digit. Half precision adds some 2e-4 of |λ_max| to each residual; where that
+            decides, residuals are measured by a product for each.
         progress: called after every product, with no known total.
 
     Raises:
@@ -95,7 +95,7 @@ def top_eigenpairs(
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
     storage = storage or BasisStorage()
-    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * storage.itemsize(op.dtype)) - SKETCH)
+    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * storage.itemsize(op.dtype.itemsize)) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)

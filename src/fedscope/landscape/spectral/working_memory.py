@@ -45,12 +45,11 @@ class Vectors:
         """Return the bytes in memory of so many rows while they are made, the sketch's signs included.
 
         Where there is no room for one more, room for twice as many is made and filled, unless the storage
-        has a capacity. Of a basis that ranks share, the bytes of one of them.
+        has a capacity.
         """
         if storage.place == "file":
-            return min(HELD, self.n * storage.itemsize_of(self.itemsize) * (rows + SKETCH))
+            return min(HELD, self.n * storage.itemsize(self.itemsize) * (rows + SKETCH))
         full = 1 << (max(1, rows) - 1).bit_length() >> 1  # rows when room was made last
         held = rows + 1 + SKETCH
         most = held if storage.capacity else max(held, 2 * (full + SKETCH))
-        ranks = storage.group.size() if storage.group else 1
-        return -(-self.n // ranks) * storage.itemsize_of(self.itemsize) * most
+        return self.n * storage.itemsize(self.itemsize) * most

@@ -95,8 +95,7 @@ def planned(
                 "place": storage.place,
                 "half": storage.half,
                 "rows": rows,
-                "ranks": storage.group.size() if storage.group else 1,
-                "bytes": (rows + 1 + SKETCH) * operator.shape[0] * storage.itemsize(operator.dtype),
+                "bytes": (rows + 1 + SKETCH) * operator.shape[0] * storage.itemsize(operator.dtype.itemsize),
             },
             "block": resources.block or block_size(operator.shape[0]),
             "products": products,
@@ -219,8 +218,7 @@ def described(plan: PlanRecord) -> list[str]:
         f"{plan.title}: peak memory about {_size(parts.peak)} ({shares}); {expected}",
         f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
         f"of {basis.rows} rows in {basis.place} in {precision} precision"
-        + (f", shared by {basis.ranks} processes" if basis.ranks > 1 else "")
-        + f", {plan.block} probes together",
+        f", {plan.block} probes together",
     ]
     if plan.pilot_samples:
         lines.append(

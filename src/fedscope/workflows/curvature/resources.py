@@ -78,7 +78,7 @@ def resources_of(
     base = torch.tensor(process.resident_memory(), device=named[0][1].device)
     if group is not None:
         dist.all_reduce(base, dist.ReduceOp.MAX, group=group)
-    return fitting(memory, int(base), vectors, pairs=request.eigenpairs, tol=request.tol, group=group)
+    return fitting(memory, int(base), vectors, pairs=request.eigenpairs, tol=request.tol)
 
 
 def fitting(
@@ -89,13 +89,11 @@ def fitting(
     pairs: int,
     tol: float,
     folder: Path | None = None,
-    group: ProcessGroup | None = None,
 ) -> Resources:
     """Return how to stay within ``memory`` bytes.
 
     The basis is kept in memory if it fits, else in a file if the disk has room, else in half precision; it is
-    restarted where even that does not fit. Processes share it in their memory, and no file is made. What is
-    left over is for the graphs.
+    restarted where even that does not fit. What is left over is for the graphs.
 
     Args:
         memory: of the whole process.
@@ -104,7 +102,6 @@ def fitting(
         pairs: eigenpairs that are wanted.
         tol: of the eigenpairs.
         folder: for a file.
-        group: processes that share the basis.
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
@@ -114,7 +111,7 @@ def fitting(
     beside = (4 + pairs + 1) * d * n
     fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
     room = int(share * memory) - fixed
-    storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder, group=group))
+    storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder))
     if rows < least:
         needed = (fixed + vectors.basis(least, replace(storage, capacity=least + 1))) / share
         raise UserError(
@@ -138,13 +135,12 @@ def _storage(
     n, d = vectors.n, vectors.itemsize
     if vectors.basis(rows, replace(plain, capacity=rows + 1)) <= room:
         return plain, rows
-    if plain.group is None:
-        large = n * d * rows > _CACHED and tol >= HALF_TOL
-        file = replace(plain, place="file", half=large)
-        free = shutil.disk_usage(file.directory).free // 2 - vectors.batches * n * d  # for one of two bases
-        on_disk = free // (n * file.itemsize_of(d)) - 1 - _BESIDE
-        if vectors.basis(rows, file) <= room and on_disk >= least:
-            return file, min(rows, on_disk)
+    large = n * d * rows > _CACHED and tol >= HALF_TOL
+    file = replace(plain, place="file", half=large)
+    free = shutil.disk_usage(file.directory).free // 2 - vectors.batches * n * d  # for one of two bases
+    on_disk = free // (n * file.itemsize(d)) - 1 - _BESIDE
+    if vectors.basis(rows, file) <= room and on_disk >= least:
+        return file, min(rows, on_disk)
     kept = replace(plain, half=tol >= HALF_TOL)
     each = vectors.basis(1, replace(kept, capacity=2)) - vectors.basis(0, replace(kept, capacity=1))
     return kept, min(rows, room // each - _BESIDE)

@@ -74,10 +74,10 @@ def test_a_file_is_read_once_for_all_batches(
 ) -> None:
     own, read, numbers = operator(), Room.read, 0
 
-    def counted(room: Room, part: int, rows: slice, columns: slice) -> torch.Tensor:
+    def counted(room: Room, rows: slice, columns: slice) -> torch.Tensor:
         nonlocal numbers
         numbers += (rows.stop - rows.start) * (columns.stop - columns.start) if rows.stop else 0
-        return read(room, part, rows, columns)
+        return read(room, rows, columns)
 
     monkeypatch.setattr(Room, "read", counted)
     found = top_eigenpairs(own, by_sample=False, storage=BasisStorage("file"))

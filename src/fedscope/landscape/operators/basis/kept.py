@@ -1,4 +1,4 @@
-"""The numbers of rows as they are kept: this process' coordinates, in the precision of the storage.
+"""The numbers of rows as they are kept, in the precision of the storage.
 
 Symbols: s fixed rows come before the others; all are counted together here.
 """
@@ -9,7 +9,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.basis.shards import Shards, Whole
 from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
 PIECE = 1 << 18  # numbers read at a time on a CPU: they stay in a core's cache
@@ -17,14 +16,14 @@ WHOLE = 1 << 22  # coordinates of vectors that are multiplied at once; longer on
 _ON_DEVICE = 1 << 24  # numbers read at a time on an accelerator: less would not pay for the calls
 
 Pieces = Iterator[tuple[slice, Tensor]]
-"""(columns, counted among the coordinates of this process; the rows' numbers there)."""
+"""(columns; the rows' numbers there)."""
 
 
 class Kept:
     """Rows that can be read and written a stretch of columns at a time.
 
     Args:
-        n: coordinates of all processes.
+        n: coordinates.
         dtype: that numbers are read in.
         device: where they are.
         storage: how they are kept.
@@ -35,18 +34,16 @@ class Kept:
         self, n: int, dtype: torch.dtype, device: torch.device, storage: BasisStorage, rows: int
     ) -> None:
         self.n, self.dtype, self.device, self.storage = n, dtype, device, storage
-        self.shards = Shards(n, storage.group) if storage.group else Whole(n)
-        self.local = len(self.shards.mine) * self.shards.width  # coordinates of this process
-        self._room = self._empty(rows)
+        self._room = Room(rows, n, storage, dtype, device)
 
     def __getitem__(self, rows: slice) -> Tensor:
-        """Return rows of the only part as they are kept: of all coordinates where nothing is shared."""
-        return self._room.numbers[0, rows]
+        """Return rows as they are kept."""
+        return self._room.numbers[rows]
 
     def grow(self, filled: int, rows: int) -> None:
         """Make room for ``rows``, if there is none for more than the ``filled`` first ones."""
-        if filled == self._room.capacity:
-            room = self._empty(rows)
+        if filled == len(self._room.numbers):
+            room = Room(rows, self.n, self.storage, self.dtype, self.device)
             room.take(self._room, slice(0, filled))
             self._room = room
 
@@ -62,39 +59,34 @@ class Kept:
         return own
 
     def write(self, row: int, vector: Tensor, norm: float = 1.0) -> None:
-        """Set a row to a vector of local coordinates, divided by ``norm``, piece by piece."""
-        for part, numbers in enumerate(vector.split(self.shards.width)):
-            for first in range(0, len(numbers), WHOLE):
-                piece = numbers[None, first : first + WHOLE]
-                within = slice(first, first + piece.shape[1])
-                self._room.write(part, slice(row, row + 1), within, piece / norm)
+        """Set a row to a vector divided by ``norm``, piece by piece."""
+        for first in range(0, self.n, WHOLE):
+            piece = vector[first : first + WHOLE]
+            self._room.write(slice(row, row + 1), slice(first, first + len(piece)), piece / norm)
 
     def row(self, row: int) -> Tensor:
-        """Return a row's local coordinates."""
+        """Return a copy of a row."""
         return torch.cat([piece[0] for _, piece in self.pieces(row, row + 1)])
 
     def pieces(self, begin: int, end: int, width: int | None = None) -> Pieces:
-        """Yield some rows, about ``width`` columns at a time; without coordinates an empty piece."""
-        shards = self.shards
+        """Yield some rows, about ``width`` columns at a time."""
         most = PIECE if self.device.type == "cpu" else _ON_DEVICE
-        step = shards.width if shards.shared else width or max(1, most // max(1, end - begin))
-        for part in range(len(shards.mine)):
-            for first in range(0, shards.width, step):
-                last, before = min(first + step, shards.width), part * shards.width
-                numbers = self._room.read(part, slice(begin, end), slice(first, last))
-                yield slice(before + first, before + last), numbers
-        if not len(shards.mine):
-            yield slice(0, 0), torch.empty(end - begin, 0, dtype=self.dtype, device=self.device)
+        step = width or max(1, most // max(1, end - begin))
+        for first in range(0, self.n, step):
+            columns = slice(first, min(first + step, self.n))
+            yield columns, self._room.read(slice(begin, end), columns)
 
     def set(self, rows: slice, columns: slice, numbers: Tensor) -> Tensor:
-        """Write rows in columns of one piece; return what they are there now."""
-        part, first = divmod(columns.start, self.shards.width)
-        within = slice(first, first + numbers.shape[1])
-        if not numbers.shape[1]:
-            return numbers
-        self._room.write(part, rows, within, numbers)
-        return self._room.read(part, rows, within)
+        """Write rows in some columns; return what they are there now."""
+        self._room.write(rows, columns, numbers)
+        return self._room.read(rows, columns)
 
-    def _empty(self, rows: int) -> Room:
-        shape = len(self.shards.mine), rows, self.shards.width
-        return Room(shape, self.storage, self.dtype, self.device)
+
+def total(terms: Iterator[Tensor]) -> Tensor:
+    """Return the float64 sum of one term for each piece, in order."""
+    first = next(terms)
+    sums = torch.zeros_like(first, dtype=torch.float64)
+    sums += first
+    for term in terms:
+        sums += term
+    return sums

@@ -1,8 +1,8 @@
 """Orthonormal rows Q (m, n) that grow one by one, wherever and however their numbers are kept.
 
 An algorithm appends a vector, takes what the rows have of another out of it, and combines them. All of that
-runs piece by piece over the coordinates: so one code serves rows in memory, in a file, in 16 bits and on
-several processes (:mod:`fedscope.landscape.operators.basis.storage`).
+runs piece by piece over the coordinates: so one code serves rows in memory, in a file and in 16 bits
+(:mod:`fedscope.landscape.operators.basis.storage`).
 
 In half precision the rows that are kept, Q̃, are Q rounded, neither of unit length nor orthogonal. Their Gram
 matrix Q̃Q̃ᵀ = L Lᵀ is measured in float64 as they come, and Q = L⁻¹Q̃ takes their place everywhere: these
@@ -20,7 +20,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces
+from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces, total
 from fedscope.landscape.operators.basis.storage import BasisStorage, Room
 
 _LITTLE = 2.0**-16  # of a vector: a sixteenth of the rounding of its numbers in half precision
@@ -35,9 +35,6 @@ class Rows:
         device: where the rows are.
         storage: how they are kept.
         fixed: vectors (n,) that are kept before the rows and are no part of the basis.
-
-    Attributes:
-        shards: which coordinates this process keeps; "local" vectors have these alone.
     """
 
     def __init__(
@@ -52,13 +49,12 @@ class Rows:
         before = list(fixed)
         self.fixed = self._filled = len(before)
         self._kept = Kept(n, dtype, device, self.storage, self.fixed + (self.storage.capacity or 1))
-        self.shards = self._kept.shards
         self._waiting: Waiting | None = None
         self._mix: Tensor | None = None  # M, where it is not 1
         if self.storage.half:
             self._mix = torch.zeros(0, 0, dtype=torch.float64, device=device)
         for row, vector in enumerate(before):
-            self._kept.write(row, self.shards.local(vector))
+            self._kept.write(row, vector)
 
     @classmethod
     def of(cls, rows: Tensor) -> "Rows":
@@ -76,9 +72,9 @@ class Rows:
         own._mix = None if self._mix is None else self._mix[:count, :count]
         own._filled = count
         if last is not None and self._mix is not None:
-            own.append(self.shards.local(last).double())
+            own.append(last.double())
         elif last is not None:
-            own._kept.write(count, self.shards.local(last))
+            own._kept.write(count, last)
             own._filled += 1
         return own
 
@@ -87,27 +83,27 @@ class Rows:
 
     @property
     def plain(self) -> bool:
-        """Whether the rows are used as one tensor: all coordinates, in the operator's dtype, not too many."""
-        return self._mix is None and not self.shards.shared and self.n <= WHOLE
+        """Whether the rows are used as one tensor: in the operator's dtype, and not too long."""
+        return self._mix is None and self.n <= WHOLE
 
     def tensor(self, count: int, *, fixed: bool = False) -> Tensor:
-        """Return the first rows (count, n), all coordinates; of plain rows a view, or with the fixed ones."""
+        """Return the first rows (count, n); of plain rows a view, or with the fixed ones."""
         if self.plain:
             return self._kept[slice(0 if fixed else self.fixed, self.fixed + count)]
         return self.combined(torch.eye(count, dtype=torch.float64))
 
     def row(self, row: int) -> Tensor:
-        """Return a row, all of its coordinates, in the operator's dtype."""
+        """Return a row in the operator's dtype."""
         if self.plain:
             return self.tensor(row + 1)[row]
         if self._mix is None:
-            return self.shards.whole(self._kept.row(self.fixed + row))
+            return self._kept.row(self.fixed + row)
         chosen = torch.zeros(row + 1, 1, dtype=torch.float64)
         chosen[row] = 1
         return self.combined(chosen)[0]
 
     def append(self, vector: Tensor) -> float:
-        """Append the direction of a local float64 vector that is orthogonal to the rows.
+        """Append the direction of a float64 vector that is orthogonal to the rows.
 
         Returns:
             A bound on ‖q − v‖ of the row q that took the place of the unit vector v, beyond the rounding of
@@ -116,7 +112,7 @@ class Rows:
         row, m = self._filled, len(self)
         self._kept.release()  # what a product with the whole basis has read
         self._kept.grow(row, self.fixed + min(2 * m, self.n))
-        norm = self.shards.norm(vector)
+        norm = float(vector.norm())
         self._kept.write(row, vector, norm)
         self._filled += 1
         if self._mix is None:
@@ -127,7 +123,7 @@ class Rows:
                 wide = piece.double()
                 yield torch.stack([(wide - vector[columns] / norm).square().sum(), wide.square().sum()])
 
-        lost, square = self.shards.total(squares()).tolist()
+        lost, square = total(squares()).tolist()
         changed = math.sqrt(lost)
         inner = self._mixed(self._inner(m, self._kept.row(row))) if m else self._mix.new_zeros(0)
         length = math.sqrt(square - float(inner @ inner))
@@ -137,16 +133,16 @@ class Rows:
         return (changed + float(inner.norm()) + abs(1 - length)) / length
 
     def rounding(self, vector: Tensor) -> float:
-        """Return ‖q − v‖ of the first row q and the unit vector v of a local float64 vector."""
-        norm = self.shards.norm(vector)
+        """Return ‖q − v‖ of the first row q and the unit vector v of a float64 vector."""
+        norm = float(vector.norm())
         pieces = self._kept.pieces(self.fixed, self.fixed + 1)
         squares = ((row[0].double() - vector[columns] / norm).square().sum() for columns, row in pieces)
-        return math.sqrt(float(self.shards.total(squares)))
+        return math.sqrt(float(total(squares)))
 
     def orthogonalised(
         self, count: int, vector: Tensor, guess: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return what the first rows take of a local vector, (count,), and what is left of it, in float64.
+        """Return what the first rows take of a vector, (count,), and what is left of it, in float64.
 
         In two rounds; products are in the operator's dtype, a piece at a time, their sums in float64. The
         second round measures what the first left, so that the first one's coefficients need only be a guess.
@@ -161,8 +157,8 @@ class Rows:
                 vector[columns] -= piece.T @ kept
                 yield piece @ vector[columns].to(dtype)
 
-        again = self._mixed(self.shards.total(left())).to(dtype)
-        if self._mix is not None and float(again.norm()) <= _LITTLE * self.shards.norm(vector):
+        again = self._mixed(total(left())).to(dtype)
+        if self._mix is not None and float(again.norm()) <= _LITTLE * float(vector.norm()):
             return first.double(), vector
         kept_again = self._unmixed(again)
         for columns, piece in self._pieces(count):
@@ -172,20 +168,19 @@ class Rows:
     def combined(self, coefficients: Tensor) -> Tensor:
         """Return k combinations (k, n) of the first rows in their dtype, for (count, k) float64."""
         wide = self._unmixed(coefficients.to(self.device)).T
-        found = torch.empty(len(wide), self._kept.local, dtype=self.dtype, device=self.device)
+        found = torch.empty(len(wide), self.n, dtype=self.dtype, device=self.device)
         for columns, piece in self._pieces(wide.shape[1]):
             found[:, columns] = (wide @ piece.double()).to(self.dtype)
-        return self.shards.whole(found)
+        return found
 
-    def seen(self, count: int, local: "Tensor | Waiting") -> Tensor:
+    def seen(self, count: int, vectors: "Tensor | Waiting") -> Tensor:
         """Return the inner products (s + count, k) of the fixed and the first rows with k vectors, float64.
 
-        Products are in the rows' dtype, that of the local vectors (k, …), and the same however many vectors
-        come together.
+        Products are in the rows' dtype, that of the vectors (k, n), and the same however many come together.
         """
         pieces = self._kept.pieces(0, self.fixed + count)
-        found = self.shards.total(
-            torch.stack([piece @ vector for vector in local[:, columns]], 1) for columns, piece in pieces
+        found = total(
+            torch.stack([piece @ vector for vector in vectors[:, columns]], 1) for columns, piece in pieces
         )
         return torch.cat([found[: self.fixed], self._mixed(found[self.fixed :])])
 
@@ -195,16 +190,16 @@ class Rows:
             self._waiting = Waiting(count, self)
         return self._waiting
 
-    def take_out(self, count: int, local: Tensor) -> None:
-        """Subtract from k local vectors (k, …), in place, what the first rows have of them."""
-        kept = self._unmixed(self.seen(count, local)[self.fixed :].to(self.dtype))
+    def take_out(self, count: int, vectors: Tensor) -> None:
+        """Subtract from k vectors (k, n), in place, what the first rows have of them."""
+        kept = self._unmixed(self.seen(count, vectors)[self.fixed :].to(self.dtype))
         for columns, piece in self._pieces(count):
-            local[:, columns] -= kept.T @ piece
+            vectors[:, columns] -= kept.T @ piece
 
     def fixed_inner(self, count: int) -> Tensor:
         """Return the inner products (s, count) of the fixed rows with the first rows, in float64."""
         pieces = self._kept.pieces(0, self.fixed + count, max(1, PIECE // count))
-        found = self.shards.total(piece[: self.fixed] @ piece[self.fixed :].T for _, piece in pieces)
+        found = total(piece[: self.fixed] @ piece[self.fixed :].T for _, piece in pieces)
         return self._mixed(found.T).T
 
     def rotate(self, keep: Tensor) -> Tensor:
@@ -221,7 +216,7 @@ class Rows:
                 turned = wide @ piece.double()
                 yield (self._kept.set(new, columns, turned).double() - turned).square().sum(1)
 
-        changed = self.shards.total(changes()).sqrt().cpu()
+        changed = total(changes()).sqrt().cpu()
         for columns, piece in self._kept.pieces(last, last + 1):
             self._kept.set(slice(new.stop, new.stop + 1), columns, piece)
         self._filled = new.stop + 1
@@ -238,7 +233,7 @@ class Rows:
             yield columns, piece.double() if mix is None else mix[begin:end, :end] @ piece.double()
 
     def sampled(self, count: int, columns: int) -> Tensor:
-        """Return about so many columns of the last ``count`` kept rows, of this process' first part."""
+        """Return about so many columns of the last ``count`` rows as they are kept."""
         kept = self._kept[slice(self._filled - count, self._filled)]
         step = max(1, kept.shape[1] // columns)
         found = kept.new_empty(count, len(range(0, kept.shape[1], step)))
@@ -251,10 +246,8 @@ class Rows:
         return self._kept.pieces(self.fixed, self.fixed + count)
 
     def _inner(self, count: int, vector: Tensor) -> Tensor:
-        """Return the inner products (count,) of what is kept of the rows with a local vector, float64."""
-        return self.shards.total(
-            piece @ vector[columns].to(self.dtype) for columns, piece in self._pieces(count)
-        )
+        """Return the inner products (count,) of what is kept of the rows with a vector, float64."""
+        return total(piece @ vector[columns].to(self.dtype) for columns, piece in self._pieces(count))
 
     def _mixed(self, inner: Tensor) -> Tensor:
         """Return M c: inner products with the rows, from those with what is kept."""
@@ -269,7 +262,7 @@ class Rows:
 
     def _measured_mix(self, count: int) -> Tensor:
         """Measure M anew; return how far it takes the first rows from what is kept, (count,)."""
-        gram = self.shards.total(piece.double() @ piece.double().T for _, piece in self._pieces(count))
+        gram = total(piece.double() @ piece.double().T for _, piece in self._pieces(count))
         eye = torch.eye(count, dtype=torch.float64, device=self.device)
         self._mix = torch.linalg.solve_triangular(torch.linalg.cholesky(gram), eye, upper=False)
         change = self._mix - eye
@@ -280,16 +273,16 @@ class Waiting:
     """Vectors (k, n) in the storage of rows that wait to be seen together, so that these are read once."""
 
     def __init__(self, count: int, rows: Rows) -> None:
-        storage = replace(rows.storage, half=False)
-        self._count, self._room = count, Room((1, count, rows.n), storage, rows.dtype, rows.device)
+        self._count = count
+        self._room = Room(count, rows.n, replace(rows.storage, half=False), rows.dtype, rows.device)
 
     def __len__(self) -> int:
         return self._count
 
     def set(self, first: int, vectors: Tensor) -> None:
         """Set some of the vectors, (m, n)."""
-        self._room.write(0, slice(first, first + len(vectors)), slice(None), vectors)
+        self._room.write(slice(first, first + len(vectors)), slice(None), vectors)
 
     def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
         """Return the numbers of some vectors in some columns."""
-        return self._room.read(0, *part)
+        return self._room.read(*part)

@@ -1,4 +1,4 @@
-"""Where the numbers of a basis are kept: in memory or in a file, in full or half precision, on which ranks.
+"""Where the numbers of a basis are kept: in memory or in a file, in full or half precision.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
 read of it piece by piece is handed back to the system every ``HELD`` bytes. The products of batches are
@@ -15,7 +15,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
 from fedscope.storage import make_folder
@@ -37,27 +36,20 @@ class BasisStorage:
         place: ``memory``, or ``file`` for a file that is mapped into memory (on a CPU only).
         half: keep numbers in 16 bits.
         folder: of the file; None: the system's for temporary files. Not a folder in memory (tmpfs).
-        group: ranks that keep n/R of the coordinates each; None: all are here.
         capacity: rows that room is made for at once; None: more whenever there is none left.
     """
 
     place: Place = "memory"
     half: bool = False
     folder: Path | None = None
-    group: ProcessGroup | None = None
     capacity: int | None = None
 
     def __str__(self) -> str:
-        shared = f", shared by {self.group.size()} ranks" if self.group else ""
-        return f"basis in {self.place}, {'half' if self.half else 'full'} precision{shared}"
+        return f"basis in {self.place}, {'half' if self.half else 'full'} precision"
 
-    def itemsize(self, dtype: torch.dtype) -> int:
-        """Return the bytes of a number of an operator in ``dtype``."""
-        return self.itemsize_of(dtype.itemsize)
-
-    def itemsize_of(self, itemsize: int) -> int:
-        """Return the bytes of a number that has ``itemsize`` in the operator's dtype."""
-        return HALF.itemsize if self.half else itemsize
+    def itemsize(self, full: int) -> int:
+        """Return the bytes of a number that has ``full`` bytes in the operator's dtype."""
+        return HALF.itemsize if self.half else full
 
     @property
     def directory(self) -> Path:
@@ -66,10 +58,11 @@ class BasisStorage:
 
 
 class Room:
-    """Room for (parts, rows, width) numbers, read and written in the operator's dtype.
+    """Room for rows of n numbers, read and written in the operator's dtype.
 
     Args:
-        shape: parts of the coordinates that are here, rows, and numbers of a row in a part.
+        rows: how many.
+        n: numbers of a row.
         storage: how they are kept.
         dtype: the operator's.
         device: where they are.
@@ -79,39 +72,38 @@ class Room:
     """
 
     def __init__(
-        self, shape: tuple[int, int, int], storage: BasisStorage, dtype: torch.dtype, device: torch.device
+        self, rows: int, n: int, storage: BasisStorage, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self.capacity, self._half, self._dtype = shape[1], storage.half, dtype
-        kept, numbers = HALF if storage.half else dtype, torch.Size(shape).numel()
+        self._half, self._dtype = storage.half, dtype
+        kept = HALF if storage.half else dtype
         self._mapped: mmap.mmap | None = None
         self._read = 0
         if storage.place == "memory":
-            self.numbers = torch.empty(shape, dtype=kept, device=device)
+            self.numbers = torch.empty(rows, n, dtype=kept, device=device)
             return
         if device.type != "cpu":
             raise UserError(f"a basis in a file needs the CPU, not {device}; keep it in memory")
-        self._mapped = _mapped(max(1, numbers * kept.itemsize), storage.directory)
-        self.numbers = torch.frombuffer(self._mapped, dtype=kept, count=numbers).view(shape)
+        self._mapped = _mapped(max(1, rows * n * kept.itemsize), storage.directory)
+        self.numbers = torch.frombuffer(self._mapped, dtype=kept, count=rows * n).view(rows, n)
 
-    def read(self, part: int, rows: slice, columns: slice) -> Tensor:
-        """Return numbers of a part: views, unless they are kept in half precision."""
-        piece = self.numbers[part, rows, columns]
+    def read(self, rows: slice, columns: slice) -> Tensor:
+        """Return numbers: views, unless they are kept in half precision."""
+        piece = self.numbers[rows, columns]
         self._seen(piece)
         return piece.to(self._dtype) * (1 / _SCALE) if self._half else piece
 
-    def write(self, part: int, rows: slice, columns: slice, numbers: Tensor) -> None:
-        """Set numbers of a part, given in any dtype."""
-        piece = self.numbers[part, rows, columns]
+    def write(self, rows: slice, columns: slice, numbers: Tensor) -> None:
+        """Set numbers, given in any dtype."""
+        piece = self.numbers[rows, columns]
         piece.copy_(numbers * _SCALE if self._half else numbers)
         self._seen(piece)
 
     def take(self, other: "Room", rows: slice) -> None:
-        """Take over rows of another room of the same parts and precision, as the first ones."""
-        for part in range(len(self.numbers)):
-            for row, taken in enumerate(range(rows.start, rows.stop)):
-                self.numbers[part, row] = other.numbers[part, taken]
-                self._seen(self.numbers[part, row])
-                other._seen(other.numbers[part, taken])
+        """Take over rows of another room of the same precision, as the first ones."""
+        for row, taken in enumerate(range(rows.start, rows.stop)):
+            self.numbers[row] = other.numbers[taken]
+            self._seen(self.numbers[row])
+            other._seen(other.numbers[taken])
 
     def _seen(self, piece: Tensor) -> None:
         """Count a piece that was read or written, and hand pages back to the system now and then."""

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from fedscope.landscape.operators.basis.kept import Pieces
 from fedscope.landscape.operators.basis.rows import Rows, Waiting
-from fedscope.landscape.operators.basis.shards import Whole
 
 Image = Callable[[Tensor], Tensor]
 """Vectors in rows (k, n) ↦ vectors in rows."""
@@ -16,10 +15,7 @@ _WIDTH = 1 << 16  # columns converted to float64 at a time
 
 
 class Basis:
-    """Q (m, n), orthonormal: the first m of ``rows``, which may grow.
-
-    All vectors are in the operator's dtype and have all of their coordinates, unless said otherwise.
-    """
+    """Q (m, n), orthonormal: the first m of ``rows``, which may grow. Vectors are in the operator's dtype."""
 
     def __init__(self, rows: Rows, count: int) -> None:
         self._rows, self._count = rows, count
@@ -33,23 +29,18 @@ class Basis:
         return self._count
 
     @property
-    def shards(self) -> Whole:
-        """Which coordinates this process keeps."""
-        return self._rows.shards
-
-    @property
     def device(self) -> torch.device:
         """Where the rows are."""
         return self._rows.device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows on all processes."""
-        return self._count * self._rows.n * self._rows.storage.itemsize(self._rows.dtype)
+        """Bytes of all rows."""
+        return self._count * self._rows.n * self._rows.storage.itemsize(self._rows.dtype.itemsize)
 
     @property
     def tensor(self) -> Tensor:
-        """The rows (m, n); a copy unless they are kept in one place and in full precision."""
+        """The rows (m, n); a copy unless they are plain."""
         return self._rows.tensor(self._count)
 
     def continued(self, outside: Tensor) -> Rows:
@@ -67,16 +58,16 @@ class Basis:
         return Basis.of(self.tensor.to(device))
 
     def pieces(self, begin: int = 0) -> Pieces:
-        """Yield the rows from ``begin`` on in float64, of local coordinates."""
+        """Yield the rows from ``begin`` on in float64."""
         return self._rows.wide(begin, self._count, _WIDTH)
 
     def without(self, v: Tensor) -> Tensor:
         """Return (1 − P) v for (n,) or rows (r, n), in v's dtype."""
         if self._rows.plain:
             return without(self.tensor, v)
-        local = self.shards.local(torch.atleast_2d(v)).to(self._rows.dtype, copy=True)
-        self._rows.take_out(self._count, local)
-        return self.shards.whole(local.to(v.dtype)).view(v.shape)
+        left = torch.atleast_2d(v).to(self._rows.dtype, copy=True)
+        self._rows.take_out(self._count, left)
+        return left.to(v.dtype).view(v.shape)
 
 
 class Onto:
@@ -95,37 +86,32 @@ class Onto:
     def __len__(self) -> int:
         return self._count + (self._rows.fixed if self._fixed else 0)
 
-    @property
-    def shards(self) -> Whole:
-        """Which coordinates this process keeps."""
-        return self._rows.shards
-
     def through(self, image: Image) -> "Onto":
         """Return the rows as they are seen through a symmetric map: S u for each row u."""
         before = self.image
         both = image if before is None else (lambda vectors: before(image(vectors)))
         return Onto(self._rows, self._count, fixed=self._fixed, image=both)
 
-    def seen(self, local: Tensor | Waiting) -> Tensor:
-        """Return the inner products (r, k) with the local coordinates of k vectors, in float64; no map."""
-        if isinstance(local, Tensor):
-            local = local.to(self._rows.dtype)
-        found = self._rows.seen(self._count, local)
+    def seen(self, vectors: Tensor | Waiting) -> Tensor:
+        """Return the inner products (r, k) with k vectors (k, n), in float64; no map."""
+        if isinstance(vectors, Tensor):
+            vectors = vectors.to(self._rows.dtype)
+        found = self._rows.seen(self._count, vectors)
         return found if self._fixed else found[self._rows.fixed :]
 
     def waiting(self, count: int) -> Waiting | None:
         """Return room for so many vectors that wait, where the rows are in a file and no map is between."""
-        in_file = self._rows.storage.place == "file" and not self.shards.shared and self.image is None
+        in_file = self._rows.storage.place == "file" and self.image is None
         return self._rows.waiting(count) if in_file else None
 
     def columns(self, count: int) -> Tensor:
-        """Return about so many columns of this process' rows, as they are kept, to tell bases apart."""
+        """Return about so many columns of the rows as they are kept, to tell bases apart."""
         return self._rows.sampled(len(self), count)
 
     def __matmul__(self, columns: Tensor) -> Tensor:
-        """Return the inner products (r, k) with columns (n, k) of all coordinates, (r,) with one (n,)."""
+        """Return the inner products (r, k) with columns (n, k), (r,) with one (n,), in float64."""
         vectors = columns[None] if columns.ndim == 1 else columns.T
-        found = self.seen(self.shards.local(vectors if self.image is None else self.image(vectors)))
+        found = self.seen(vectors if self.image is None else self.image(vectors))
         return found[:, 0] if columns.ndim == 1 else found
 
 

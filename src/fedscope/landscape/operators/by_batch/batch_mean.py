@@ -15,9 +15,8 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
 from fedscope.landscape.operators.basis.kept import WHOLE
-from fedscope.landscape.operators.basis.shards import Shards
 from fedscope.landscape.operators.basis.views import Onto
-from fedscope.landscape.operators.by_batch.parallel import add_up, share
+from fedscope.landscape.operators.by_batch.parallel import add_up, exchanged, joined, share
 
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
@@ -122,32 +121,24 @@ class BatchMean(Operator):
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return the same, made by all processes: a batch each in every turn.
 
-        After a turn every process gets its coordinates of all products, adds them in the order of the
-        batches, and projects them on its coordinates of a basis that is shared as well. So the bits do not
-        depend on how many processes there are.
+        After a turn every process gets a stretch of the coordinates of all products and adds them in the
+        order of the batches, so that the bits do not depend on how many processes there are.
         """
-        count, shards = len(self._counts), Shards(rows.shape[1], group)
-        totals = rows.new_zeros(len(rows), len(shards.mine) * shards.width, dtype=torch.float64)
+        count, ranks = len(self._counts), group.size()
+        totals = exchanged(group, torch.zeros_like(rows, dtype=torch.float64))[0]
         forms = rows.new_zeros(len(rows), count, dtype=torch.float64)
         projections = None if onto is None else forms.new_zeros(len(rows), count, len(onto))
-        shared = onto if isinstance(onto, Onto) and onto.shards.shared else None
-        for first in range(0, count, shards.ranks):
-            b, own = first + shards.rank, torch.zeros_like(rows, dtype=torch.float64)
+        for first in range(0, count, ranks):
+            b, own = first + group.rank(), torch.zeros_like(rows, dtype=torch.float64)
             if b < count:
                 own = self._shaped(b, products_of(b, rows), rows).double()
                 forms[:, b] = _inner(rows, own)
-                if onto is not None and projections is not None and not shared:
+                if onto is not None and projections is not None:
                     projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
-            batches, received = range(first, min(first + shards.ranks, count)), shards.exchanged(own)
-            for other, products in zip(batches, received, strict=False):
-                totals.add_(products, alpha=self._counts[other] / sum(self._counts))
-            if shared and projections is not None:
-                if shared.image is not None:
-                    received = shards.exchanged(shared.image(own.to(self.dtype)))
-                for other, products in zip(batches, received, strict=False):
-                    projections[:, other] = shared.seen(products.to(self.dtype)).T
-        add_up(group, forms, None if shared else projections)
-        return shards.whole(totals), forms, projections
+            for samples, products in zip(self._counts[first:], exchanged(group, own), strict=False):
+                totals.add_(products, alpha=samples / sum(self._counts))
+        add_up(group, forms, projections)
+        return joined(group, totals, rows.shape[1]), forms, projections
 
     def _shaped(self, b: int, products: Tensor, rows: Tensor) -> Tensor:
         if products.shape != rows.shape:

@@ -83,11 +83,10 @@ class Lanczos:
         self.finite, self._restarted = True, False
         exact, start = start.dtype == torch.float64, start.to(op.device, torch.float64)
         self._image = None if image is None else Product((image / start.norm()).to(op.device, op.dtype), None)
-        local = self._rows.shards.local(start)
-        self._rows.append(local)
+        self._rows.append(start)
         self._start_eps = self.eps  # twice what rounding may have moved the start by, of its norm
         if exact and self.eps > torch.finfo(torch.float64).eps and not self._rows.storage.half:
-            self._start_eps = min(self.eps, 2 * self._rows.rounding(local) + torch.finfo(torch.float64).eps)
+            self._start_eps = min(self.eps, 2 * self._rows.rounding(start) + torch.finfo(torch.float64).eps)
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
@@ -210,9 +209,8 @@ class Lanczos:
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
         guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
-        local = self._rows.shards.local(product.vector)
-        column, remainder = self._rows.orthogonalised(m + 1, local, guess)
-        beta, size = self._rows.shards.norm(remainder), float(column.norm())
+        column, remainder = self._rows.orthogonalised(m + 1, product.vector, guess)
+        beta, size = float(remainder.norm()), float(column.norm())
         self.finite = math.isfinite(size) and math.isfinite(beta)
         self._scale = max(self._scale, size, beta)
         broken = m + 1 == n or beta <= 10 * self.eps * self._scale
@@ -275,8 +273,7 @@ class Lanczos:
         draw = torch.randn(
             self._op.shape[0], generator=generator, device=generator.device, dtype=torch.float64
         )
-        local = self._rows.shards.local(draw.to(self._op.device))
-        return self._rows.orthogonalised(self.steps, local)[1]
+        return self._rows.orthogonalised(self.steps, draw.to(self._op.device))[1]
 
 
 def _wider(square: Tensor) -> Tensor:
