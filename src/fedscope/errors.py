@@ -1,6 +1,19 @@
 """What users see: one exception, one warning, other programs' words in short, a hint at a mistyped name."""
 
+import errno
 from collections.abc import Callable, Iterable, Mapping
+
+MENDS = {  # of errors of the system that no program causes
+    "make room": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    "give access, or name another place": (errno.EACCES, errno.EPERM, errno.EROFS),
+    "name another place": (errno.ENOTDIR, errno.ELOOP, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS),
+    "choose a shorter name": (errno.ENAMETOOLONG,),
+    "let more files be open (`ulimit -n`)": (errno.EMFILE, errno.ENFILE),
+    "mend the disk or its mount, and run the same command again": (
+        errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN,
+    ),
+    "wait until nothing else uses it": (errno.EBUSY, errno.ETXTBSY, errno.ENOLCK, errno.EAGAIN),
+}  # fmt: skip
 
 
 class UserError(Exception):
@@ -14,6 +27,14 @@ class DerivativeWarning(UserWarning):
     """A network's gradient is not that of its loss: what is measured then. Records and tables say it too."""
 
 
+def mend(error: BaseException) -> str | None:
+    """Return how to mend an error of the system, such as a full disk; None: it is none, or our fault."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    found = next((text for text, codes in MENDS.items() if error.errno in codes), None)
+    return found or (error.filename and "look at that place, and run the same command again")
+
+
 def shortened(text: object, most: int = 300) -> str:
     """Return a text, or what an exception says, as one line of at most so many letters, cut between words."""
     from textwrap import shorten  # imported only for a fault
@@ -24,13 +45,13 @@ def shortened(text: object, most: int = 300) -> str:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` with the known name nearest to ``name``, or ``""`` if none is near.
 
-    Upper and lower case count as the same letter. Without a near name, the first that begins with ``name``.
+    Upper and lower case count as the same letter. The first that begins with ``name`` comes first.
     """
     from difflib import get_close_matches  # imported only for a fault
 
     by_lower = {one.lower(): one for one in known}
     begun = [one for one in by_lower if name and one.startswith(name.lower())]
-    near = get_close_matches(name.lower(), by_lower, n=1) or begun
+    near = begun or get_close_matches(name.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 

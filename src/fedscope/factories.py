@@ -31,10 +31,16 @@ def imported(reference: str, flag: str) -> Any:
     module, _, name = reference.partition(":")
     if not (module and name):
         raise UserError(f"{flag} takes MODULE:FUNCTION, such as {EXAMPLES[flag]}, not {reference!r}")
+    if module.endswith(".py"):
+        dotted = ".".join(Path(module).with_suffix("").parts)
+        raise UserError(f"{flag} takes a module, not a file: write {dotted}:{name}")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
         found = import_module(module)
+    except ModuleNotFoundError as error:
+        where = f"; looked for in {Path.cwd()} and among the installed packages" * (error.name == module)
+        raise UserError(f"{flag} {reference}: {reason(error)}{where}") from error
     except Exception as error:  # whatever the user's module raises
         raise UserError(f"{flag} {reference}: {reason(error)}") from error
     if not hasattr(found, name):

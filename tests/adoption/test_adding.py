@@ -243,13 +243,9 @@ def test_own_data_in_one_piece_and_what_is_held_out(own: Path) -> None:
         identify("mlp_digits", "digits", test_data="own_of_added:whole")
 
 
-def test_a_network_that_fails_on_the_data_is_kept_by_its_name_and_a_note_says_why(own: Path) -> None:
-    run, notes = add(
-        own / "w.pt", identify("own_of_added:network", "digits"), Registry(own / "runs"), "misfit"
-    )
-    assert "fails on the first samples" in notes[0]
-    assert "name --model and --data" in notes[0]
-    assert load_checkpoint(run.final).info.model.classes is None
+def test_a_network_that_fails_on_the_data_is_refused(own: Path) -> None:
+    with pytest.raises(UserError, match=r"fails on the first samples: .*; name the data that it takes"):
+        identify("own_of_added:network", "digits")
 
 
 def test_weights_that_are_not_finite_are_told_and_a_round_that_is_unknown_is_not_zero(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_our_own_fault_is_code_1(fedscope: Command, monkeypatch: pytest.MonkeyPa
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.rows", broken)
+    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.newest_rows", broken)
     done = fedscope("runs", "list")
     assert done.code == 1
     assert "ZeroDivisionError: oops" in done.err
@@ -200,7 +200,7 @@ def test_an_interrupt_says_how_to_go_on(fedscope: Command, monkeypatch: pytest.M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.rows", interrupted)
+    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.newest_rows", interrupted)
     done = fedscope("runs", "list")
     assert (done.code, done.err) == (130, "Error: interrupted; run the same command again\n")
 

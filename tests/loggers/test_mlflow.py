@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.registry.run import Run
+from fedscope.errors import UserError
 from fedscope.loggers.logger import numbers
 from fedscope.loggers.mlflow import MLflow
 from fedscope.loggers.several import logged
@@ -60,12 +61,7 @@ def test_the_experiment_is_the_environment_s(own: Run, client: Any, monkeypatch:
     assert found(client, "thesis").info.run_name == "tiny"
 
 
-def test_a_store_that_is_not_to_be_had_is_told_and_left_out(
-    own: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_is_not_to_be_had_is_refused(own: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://at/all")
-    notes: list[str] = []
-    with logged(own, {"mlflow": MLflow()}, notes.append) as log:
-        log(own.metrics()[-1].edited(round=3))
-    assert len(notes) == 1
-    assert notes[0].startswith("mlflow: ")
+    with pytest.raises(UserError, match="--log mlflow: "), logged(own, {"mlflow": MLflow()}, pytest.fail):
+        pytest.fail("it was opened")

@@ -123,11 +123,13 @@ def _named(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:
 def _own(
     name: str, dataset: Dataset, pipeline: Pipeline
 ) -> tuple[tuple[ModelSpec, Mapping[str, Tensor]], tuple[str, ...]]:
-    """Return a network of the user's own with its classes; if it fails on the data by its name, and why."""
+    """Return a network of the user's own with its classes; if it gives none, by its name, and why."""
     network = own.network(name)
     state = network.state_dict(keep_vars=True)
     try:
         classes = own.check_classifier(network, name, *dataset.tried(pipeline), dataset.least_outputs)
+    except own.FailsError as error:
+        raise UserError(f"{error}; name the data that it takes, in the catalogue or not") from error
     except UserError as error:
         return (ModelSpec(name=name), state), (f"{error}; name --model and --data when you analyse it",)
     return (ModelSpec(name=name, classes=classes, source=digest(name)), state), ()

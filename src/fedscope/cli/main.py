@@ -4,7 +4,6 @@
 takes time is imported before :func:`run` has said what Ctrl-C does.
 """
 
-import errno
 import os
 import signal
 import sys
@@ -12,7 +11,6 @@ import warnings
 from collections.abc import Sequence
 from types import FrameType
 
-BARRED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 COMPLETE = "_FEDSCOPE_COMPLETE"  # set by the shell's completion script
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")  # how threads wait for each other, if the user says so
 SPINS = "10000"  # some 50 µs; by default it is milliseconds, in which nobody else has the core
@@ -46,7 +44,7 @@ def call(arguments: Sequence[str]) -> int:
 
     from fedscope.cli.root import main
     from fedscope.cli.terminal import verbosity
-    from fedscope.errors import DerivativeWarning, UserError
+    from fedscope.errors import DerivativeWarning, UserError, mend
 
     verbosity.reset()
     warnings.filterwarnings("ignore", category=DerivativeWarning)  # tables say it
@@ -62,6 +60,10 @@ def call(arguments: Sequence[str]) -> int:
         return error.exit_code
     except UserError as error:
         return _fail(str(error), 2)
+    except click.UsageError as error:
+        from fedscope.cli.options.command import understood
+
+        return _fail(understood(error), 2)
     except click.ClickException as error:
         return _fail(error.format_message(), 2)
     except click.exceptions.Exit as error:
@@ -74,8 +76,8 @@ def call(arguments: Sequence[str]) -> int:
         sys.stderr.close()
         return 1
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in BARRED:
-            return _fail(f"{error.filename or 'a file'}: {error.strerror}; make room or give access", 2)
+        if isinstance(error, OSError) and (how := mend(error)):
+            return _fail(f"{error.filename or 'a file'}: {error.strerror}; {how}", 2)
         import traceback
 
         traceback.print_exc()

@@ -1,5 +1,6 @@
 """`fedscope sweep`: one job for each checkpoint and each value of an option, here or as a Slurm array."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def command(
     if as_array:
         batch = slurm.write(jobs, content.slurm, out, path.stem)
         if not console.in_json(json_target, _record(jobs, out, {})):
-            console.note(f"hand it in with: sbatch {batch}")
+            console.note(f"hand it in with: sbatch {shlex.quote(str(batch))}")
             print(batch)
         return
     faults = local.run_all(jobs, out, workers=workers, say=console.note)
@@ -132,7 +133,7 @@ def _record(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> list[dict
 
 def _planned(jobs: Sequence[Job], out: Path) -> Iterator[console.Piece]:
     for job in jobs:
-        yield "line", f"{'done' if job.done(out) else 'to do'}  fedscope {' '.join(job.now())}"
+        yield "line", f"{'done' if job.done(out) else 'to do'}  fedscope {shlex.join(job.now())}"
 
 
 def _ended(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> Iterator[console.Piece]:

@@ -1,4 +1,4 @@
-"""Several loggers of one run; one that fails is left out from then on and costs the training nothing."""
+"""Several loggers of one run; one that fails during the training is left out and costs it nothing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ def logged(
         note: is told, once for each, of a logger that fails.
 
     Raises:
-        UserError: the user can mend why a logger cannot be opened.
+        UserError: a logger cannot be opened.
     """
     group = _Several(loggers, note)
     try:
@@ -48,7 +48,7 @@ class _Several:
             for metrics in before[done:]:
                 logger.log(metrics.round, numbers(metrics))
 
-        self._each(catch_up, passing=UserError)
+        self._each(catch_up, begun=False)
 
     def log(self, metrics: Round) -> None:
         found = numbers(metrics)
@@ -57,14 +57,15 @@ class _Several:
     def close(self) -> None:
         self._each(lambda logger: logger.close())
 
-    def _each(self, step: Callable[[Logger], None], passing: type[Exception] | tuple[()] = ()) -> None:
-        """Do a step with each logger, and drop those that fail, but for errors that are ``passing``."""
+    def _each(self, step: Callable[[Logger], None], *, begun: bool = True) -> None:
+        """Do a step with each logger, and drop those that fail; before the training, refuse them."""
         for name, logger in list(self._working.items()):
             try:
                 step(logger)
-            except passing:
-                raise
             except Exception as error:  # whatever a logger, its server or its disk raises
+                if not begun:
+                    said = str(error) if isinstance(error, UserError) else reason(error)
+                    raise UserError(f"--log {name}: {said}; mend that, or leave --log {name} out") from error
                 del self._working[name]
                 with suppress(Exception):  # it may hold threads and files, open or not
                     logger.close()

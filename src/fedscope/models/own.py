@@ -38,6 +38,10 @@ def network(reference: str, generator: torch.Generator | None = None, lora: LoRA
     return model
 
 
+class FailsError(UserError):
+    """A network raises an error on samples of its data."""
+
+
 def _made(reference: str, lora: LoRA | None) -> Any:
     if not pretrained.is_network(reference):
         return called(reference, "--model")
@@ -81,7 +85,7 @@ def check_classifier(
     except UserError:
         raise
     except Exception as error:  # whatever the user's network raises
-        raise UserError(f"--model {reference} fails on the first samples: {reason(error)}") from error
+        raise FailsError(f"--model {reference} fails on the first samples: {reason(error)}") from error
     if loss.own:
         return int(logits.shape[-1]) if is_class(logits, wanted) else 1
     if not _fit(logits, wanted, classes):

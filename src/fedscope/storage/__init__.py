@@ -22,6 +22,7 @@ if sys.platform == "win32":
         "install and run it inside WSL (https://learn.microsoft.com/windows/wsl/install)"
     )
 
+from fedscope.storage.door import is_folder
 from fedscope.storage.locks import locked
 from fedscope.storage.places import cache_dir, check_target, is_writable
 from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_end, read_text, regular
@@ -47,6 +48,7 @@ __all__ = [
     "cache_dir",
     "check_target",
     "expire",
+    "is_folder",
     "is_writable",
     "locked",
     "make_folder",

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fedscope.errors import UserError
@@ -56,6 +56,27 @@ def check(path: Path, folder: int, *wanted: str) -> None:
         raise refusal(path, found, wanted[0])
 
 
+def nothing_behind(path: Path) -> UserError:
+    """Return the error for a link that leads to nothing, or to itself."""
+    return UserError(
+        f"{path} is a link that leads to nothing ({path.readlink()}); mount or make what it leads to, or "
+        "name another place"
+    )
+
+
+def is_folder(path: Path) -> bool:
+    """Say whether a folder is there, be it behind a link.
+
+    Raises:
+        UserError: it is a link that leads to nothing, as to a disk that is not mounted.
+    """
+    if path.is_dir():
+        return True
+    if path.is_symlink() and not path.exists():
+        raise nothing_behind(path)
+    return False
+
+
 def target(path: Path, below: Path | None) -> Path:
     """Return the path to write to: where a link leads that the user typed, else the path itself.
 
@@ -84,8 +105,7 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
     if ".." in steps:
         raise ValueError(f"{path} leaves {below}")
     if make:
-        with creating(place):
-            place.mkdir(parents=True, exist_ok=True)
+        _make_root(place)
     handle = os.open(place, _FOLDER)
     try:
         for step in steps:
@@ -97,16 +117,46 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
         os.close(handle)
 
 
-def _stepped(handle: int, place: Path, *, make: bool) -> int:
+@contextmanager
+def beside(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
+    """Yield a descriptor of the folder that ``path`` lies in, as :func:`entered`; errors name ``path``."""
+    with named(path, below), entered(path.parent, below, make=make) as folder:
+        yield folder
+
+
+@contextmanager
+def named(path: Path, below: Path | None = None) -> Iterator[None]:
+    """Let an error of the system name ``path``, where it names nothing or an entry of a folder alone."""
     try:
-        return os.open(place.name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+        yield
     except OSError as error:
-        if error.errno in _NO_FOLDER and kind(place.name, handle) == "link":
-            raise refusal(place, "link") from error
-        if not make or error.errno != errno.ENOENT:
-            error.filename = str(place)
-            raise
-    made(handle, place)
+        of = None if error.filename is None else str(error.filename)
+        if error.errno is not None and (of is None or (os.sep not in of and of != str(below))):
+            error.filename, error.filename2 = str(path), None
+        raise
+
+
+def _make_root(place: Path) -> None:
+    try:
+        with creating(place):
+            place.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        there = Path(error.filename)
+        raise nothing_behind(there) if there.is_symlink() else refusal(there, "file", "folder") from error
+
+
+def _stepped(handle: int, place: Path, *, make: bool) -> int:
+    with named(place):
+        try:
+            return os.open(place.name, _FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+        except OSError as error:
+            if error.errno in _NO_FOLDER and kind(place.name, handle) == "link":
+                raise refusal(place, "link") from error
+            if not make or error.errno != errno.ENOENT:
+                raise
+        with suppress(FileExistsError):  # another process was quicker
+            os.mkdir(place.name, dir_fd=handle)
+            os.fsync(handle)
     return _stepped(handle, place, make=False)
 
 
@@ -121,15 +171,3 @@ def creating(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise PermissionError(errno.EACCES, "nothing can be created there", str(path)) from error
-
-
-def made(handle: int, place: Path) -> None:
-    """Make the folder ``place`` in an open one, unless another process does so first."""
-    try:
-        os.mkdir(place.name, dir_fd=handle)
-    except FileExistsError:
-        return
-    except OSError as error:
-        error.filename = str(place)
-        raise
-    os.fsync(handle)

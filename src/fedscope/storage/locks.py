@@ -4,14 +4,17 @@ The system's ``flock`` itself: filelock's native locks know no readers that shar
 readers and writers is an SQLite database, which a reader would have to be able to write to.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedscope.errors import UserError
 from fedscope.storage import door
 
+_LOCKLESS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # a file system has no locks
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -19,14 +22,15 @@ _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[None]:
     """Hold the lock file ``path``, which a writer creates and which is deleted only with its folder.
 
-    Readers share the lock and write nothing: without a lock file no writer has been there.
+    Readers share the lock and write nothing: without a lock file no writer has been there, and where the
+    file system has no locks nobody can write.
 
     Raises:
-        UserError: a link is in the way, or something else than a file.
+        UserError: a link is in the way, or something else than a file; or the file system has no locks.
         BlockingIOError: another process holds it, or deletes the folder that it lies in.
         FileNotFoundError: there is no such folder.
     """
-    with door.entered(path.parent, below) as folder:
+    with door.beside(path, below) as folder:
         door.check(path, folder, "file")
         how = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
         try:
@@ -37,12 +41,26 @@ def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[
         yield
         return
     try:
-        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        if not _still(handle, path):
-            raise BlockingIOError(f"{path} is being deleted")
+        with door.named(path, below):
+            _lock(handle, path, shared=shared)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, path: Path, *, shared: bool) -> None:
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _LOCKLESS:
+            raise
+        if not shared:
+            raise UserError(
+                f"{path}: the file system has no locks ({error.strerror}), which keep two processes from one "
+                "run; mount it with them (Lustre: -o flock, NFS: lockd), or name a registry elsewhere"
+            ) from error
+    if not _still(handle, path):
+        raise BlockingIOError(errno.EWOULDBLOCK, "is being deleted", str(path))
 
 
 def _still(handle: int, path: Path) -> bool:

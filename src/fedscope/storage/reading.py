@@ -2,11 +2,15 @@
 
 import os
 import stat
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedscope.errors import UserError
-from fedscope.storage.door import kind
+from fedscope.storage.door import kind, named
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 MOST_BYTES = 1 << 26  # of one JSON file
 
@@ -27,7 +31,23 @@ def open_regular(path: str | Path) -> BufferedReader:
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise _no_file(path, kind(Path(path), follow=True))
-    return os.fdopen(handle, "rb")
+    return BufferedReader(_Named(handle, Path(path)))
+
+
+class _Named(FileIO):
+    """A file whose errors name it: a failing disk tells no more than that it fails."""
+
+    def __init__(self, handle: int, path: Path):
+        super().__init__(handle, "rb")
+        self._path = path
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        with named(self._path):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with named(self._path):
+            return super().readall()
 
 
 def regular(path: Path) -> Path:
@@ -51,7 +71,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     with open_regular(path) as handle:
         size = os.fstat(handle.fileno()).st_size
         if size > most:
-            raise UserError(f"{path} has more than {most >> 20} MiB; it cannot be one of ours, remove it")
+            raise UserError(f"{path} has more than {most >> 20} MiB, the most that is read of such a file")
         return handle.read(size)
 
 
@@ -79,4 +99,4 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def _no_file(path: str | Path, found: str | None) -> UserError:
-    return UserError(f"{path} is no regular file{f' but a {found}' if found else ''}; remove it")
+    return UserError(f"{path} is no regular file{f' but a {found}' if found else ''}; name another")

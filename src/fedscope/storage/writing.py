@@ -16,6 +16,7 @@ from secrets import token_hex
 from fedscope.storage import door
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONG = 240  # bytes of a name; file systems take 255
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -27,11 +28,11 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
     What is not ``durable`` is not synced: whole after ``kill -9``, perhaps torn after a power cut.
     """
     path = door.target(path, below)
-    temporary = f".{path.name}.{token_hex(4)}.tmp"
-    with door.entered(path.parent, below, make=True) as folder:
+    temporary = _temporary(path, ".tmp")
+    with door.beside(path, below, make=True) as folder:
         door.check(path, folder, "file")
         try:
-            with _naming(path), _created(path.with_name(temporary), folder) as handle:
+            with _created(path.with_name(temporary), folder) as handle:
                 yield handle
                 handle.flush()
                 if durable:
@@ -44,14 +45,10 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
                 os.unlink(temporary, dir_fd=folder)
 
 
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            error.filename = str(path)
-        raise
+def _temporary(path: Path, end: str = "") -> str:
+    """Return a name beside ``path`` that no file has, and that is not too long where its own is not."""
+    name = path.name if len(os.fsencode(path.name)) <= _LONG else path.name[: _LONG // 4]
+    return f".{name}.{token_hex(4)}{end}"
 
 
 def write_text(path: Path, text: str, *, below: Path | None) -> None:
@@ -76,8 +73,8 @@ def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) ->
         below: see :mod:`fedscope.storage`.
         exclusive: raise ``FileExistsError`` if another process was first, rather than keep what it made.
     """
-    temporary = path.with_name(f".{path.name}.{token_hex(4)}")
-    with door.entered(path.parent, below, make=True) as folder:
+    temporary = path.with_name(_temporary(path))
+    with door.beside(path, below, make=True) as folder:
         os.mkdir(temporary.name, dir_fd=folder)
         try:
             yield temporary
@@ -103,7 +100,7 @@ def make_folder(path: Path, *, below: Path | None) -> None:
 
 def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
     """Create a file that is not there yet, in a folder that is synced as a whole later; return it open."""
-    with door.entered(path.parent, below, make=True) as folder:
+    with door.beside(path, below, make=True) as folder:
         return _created(path, folder)
 
 
@@ -111,7 +108,7 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
 def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
     """Yield a file, new where there is none, open for writing at its end."""
     path = door.target(path, below)
-    with door.entered(path.parent, below, make=True) as folder:
+    with door.beside(path, below, make=True) as folder:
         handle = os.fdopen(_opened(path, folder, _APPEND), "wb")
     with handle:
         yield handle
@@ -120,14 +117,13 @@ def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
 def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:
     """Append ``content`` to a file in one write, so that records of two processes do not mix."""
     path = door.target(path, below)
-    with door.entered(path.parent, below, make=True) as folder:
+    with door.beside(path, below, make=True) as folder:
         handle = _opened(path, folder, _APPEND)
         try:
-            with _naming(path):
-                while content:  # one write, except on a disk that is nearly full
-                    content = content[os.write(handle, content) :]
-                if sync:
-                    os.fsync(handle)
+            while content:  # one write, except on a disk that is nearly full
+                content = content[os.write(handle, content) :]
+            if sync:
+                os.fsync(handle)
         finally:
             os.close(handle)
 
@@ -135,7 +131,7 @@ def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True)
 def touch(path: Path, *, below: Path | None) -> None:
     """Make an empty file where there is none; an existing file stays as it is."""
     append(path, b"", below=below, sync=False)
-    with door.entered(path.parent, below) as folder:
+    with door.beside(path, below) as folder:
         os.fsync(folder)
 
 
@@ -146,12 +142,8 @@ def _created(path: Path, folder: int) -> BufferedRandom:
 def _opened(path: Path, folder: int, flags: int) -> int:
     """Open the entry ``path`` of an open folder; with the umask's permissions, where it is new."""
     door.check(path, folder, "file")
-    try:
-        with door.creating(path):
-            return os.open(path.name, flags, 0o666, dir_fd=folder)
-    except OSError as error:
-        error.filename = str(path)
-        raise
+    with door.creating(path):
+        return os.open(path.name, flags, 0o666, dir_fd=folder)
 
 
 def _sync_tree(name: str, folder: int) -> None:

@@ -180,7 +180,7 @@ def test_a_training_that_outlived_its_sweep_is_done(run: Run, tmp_path: Path) ->
 
 
 def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
-    jobs = [Job(f"g/{i}", (str(i),)) for i in range(6)]
+    jobs = [Job(f"g/{i}", ("hessian", str(i))) for i in range(6)]
     jobs[3].finish(tmp_path)
     asked = Slurm.read(
         {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True, "mem": 0,
@@ -225,7 +225,7 @@ def test_the_batch_file_calls_its_task(tmp_path: Path) -> None:
 
 
 def test_an_array_that_waits_keeps_its_jobs(tmp_path: Path) -> None:
-    first, second = ([Job(name, ("0",))] for name in "ab")
+    first, second = ([Job(name, ("hessian",))] for name in "ab")
     listed = freeze(first, tmp_path)
     assert freeze(second, tmp_path) != listed
     assert frozen(listed) == first
@@ -246,8 +246,36 @@ def test_ranges_are_slurm_s() -> None:
 
 
 def test_a_list_that_is_none_is_refused(tmp_path: Path) -> None:
-    path = freeze([Job("a", ("x",))], tmp_path)
-    assert frozen(path) == [Job("a", ("x",))]
-    path.write_text(json.dumps({"a": 1}))
-    with pytest.raises(UserError, match="is no list of jobs"):
-        frozen(path)
+    path = freeze([Job("a", ("train", "x"))], tmp_path)
+    assert frozen(path) == [Job("a", ("train", "x"))]
+    for content in ({"a": 1}, [{"name": "a", "words": ["runs", "delete", "x", "--yes"]}],
+                    [{"name": "a", "words": []}], [{"name": "../a", "words": ["train"]}],
+                    [{"name": "/a", "words": ["train"]}]):  # fmt: skip
+        path.write_text(json.dumps(content))
+        with pytest.raises(UserError, match="is no list of jobs"):
+            frozen(path)
+
+
+def test_sbatch_reads_one_option_of_each_line(tmp_path: Path) -> None:
+    out = tmp_path / "my 50% sweep"
+    asked = Slurm.read({"options": {"comment": "it's #1", "time": "1:00"}})
+    text = write([Job("a", ("hessian",))], asked, out, "my sweep").read_text()
+    assert '#SBATCH --job-name="my sweep"\n' in text
+    assert f'#SBATCH --output="{tmp_path}/my 50%% sweep/slurm-%A-%a.log"\n' in text
+    assert '#SBATCH --comment="it\'s #1"\n#SBATCH --time=1:00\n' in text
+
+
+@pytest.mark.parametrize("name", ["s\nrm x", 's"', "s\\"])
+def test_what_sbatch_would_read_as_something_else_is_refused(tmp_path: Path, name: str) -> None:
+    jobs = [Job("a", ("hessian",))]
+    for asked, called in ((Slurm(), name), (Slurm.read({"options": {"comment": name}}), "s"),
+                          (Slurm.read({"options": {f"a{name}": 1}}), "s")):  # fmt: skip
+        with pytest.raises(UserError, match="sbatch cannot take --"):
+            write(jobs, asked, tmp_path, called)
+    assert not (tmp_path / "array.sbatch").exists()
+
+
+@pytest.mark.parametrize("group", ["../up", "a/b", "", "..", "a b"])
+def test_a_group_lies_in_the_folder_of_its_sweep(group: str) -> None:
+    with pytest.raises(UserError, match="is no name of a group of jobs"):
+        expand(sweep(jobs={group: {"command": "train"}}), Path("reg"), Path("out"), 1)

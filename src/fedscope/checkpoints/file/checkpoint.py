@@ -23,8 +23,8 @@ from fedscope.checkpoints.file.container import check_before_containers, check_c
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, seal, upgraded
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.errors import UserError
-from fedscope.storage import atomic_file
+from fedscope.errors import UserError, mend
+from fedscope.storage import atomic_file, open_regular
 from fedscope.storage.limits import check_extent, check_plain
 
 MOST_REPEATS = 16  # times that tied weights may make a state_dict larger than its file
@@ -124,20 +124,29 @@ def read_content(path: Path, *, mapped: bool = False) -> object:
             check_before_containers(path)
         with warnings.catch_warnings():  # torch comments on foreign pickles before it refuses them
             warnings.simplefilter("ignore")
-            content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            content = _loaded(path, mapped=mapped)
         check_extent(content)
         return content
-    except PermissionError:
-        raise
     except pickle.UnpicklingError as error:
         raise UserError(_refusal(path)) from error
     except Exception as error:  # whatever torch and zipfile raise on bytes that somebody else wrote
+        if mend(error):  # the disk's fault, not the file's
+            raise
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if not is_container(path):  # then it may be anything, and the reason says little
             raise UserError(
                 f"{path} is no checkpoint, or is truncated or damaged; name another file"
             ) from error
         raise UserError(f"{path} is truncated or damaged ({reason}); restore it from a copy") from error
+
+
+def _loaded(path: Path, *, mapped: bool) -> object:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # torch takes names of UTF-8 alone
+        with open_regular(path) as handle:
+            return torch.load(handle, map_location="cpu", weights_only=True)
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
 
 
 def versions() -> dict[str, str]:

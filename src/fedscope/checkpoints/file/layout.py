@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from fedscope.checkpoints.file.fields import NAME
-from fedscope.storage import open_regular
+from fedscope.storage import is_folder, open_regular
 
 Kind = Literal["manifest", "metrics", "rows", "checkpoint", "state", "tag"]
 
@@ -75,6 +75,22 @@ def is_leftover(name: str) -> bool:
 def run_of(path: Path) -> Path | None:
     """Return the folder of the run that a file lies in, if it lies in one."""
     return next((folder for folder in path.absolute().parents if is_run(folder)), None)
+
+
+def names(root: Path) -> list[str]:
+    """Return the entries of a registry that may be runs, sorted; none where it is no folder.
+
+    Raises:
+        UserError: it is a link that leads to nothing.
+    """
+    if not is_folder(root):
+        return []
+    return sorted(name for name in os.listdir(root) if NAME.fullmatch(name))  # noqa: PTH208 (names alone)
+
+
+def runs(root: Path) -> Iterator[str]:
+    """Yield the names of a registry's runs, also of one whose manifest is damaged or lost."""
+    yield from (name for name in names(root) if is_run(root / name))
 
 
 def is_run(folder: Path) -> bool:

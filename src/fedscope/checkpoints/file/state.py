@@ -50,7 +50,7 @@ def read_state(folder: Path) -> StateIndex:
     try:
         content = parse_json(read_bytes(folder / "state.json"))
         size = (folder / "clients.f32").stat().st_size
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         raise _damaged(folder, str(error)) from error
     if not isinstance(content, dict) or content.pop("sha256", None) != seal(content):
         raise _damaged(folder, "state.json does not match its hash")

@@ -5,14 +5,15 @@ other row is made from the files again. So the index can be deleted, damaged, or
 at once. Where it cannot be written, or is a link or another program's database, rows are made in memory.
 """
 
+import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from fedscope.checkpoints.file.formats import seal
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError
@@ -26,30 +27,34 @@ INDEX = "index.sqlite"
 _FILES = (INDEX, *(f"{INDEX}-{end}" for end in ("journal", "wal", "shm")))  # SQLite's own beside it
 WAIT = 30.0  # seconds for another process that writes the index
 _TABLE = "CREATE TABLE rows (name PRIMARY KEY, signature, row, seal)"
+_NAMED = "SELECT name, signature, row, seal FROM rows WHERE name IN (SELECT value FROM json_each(?))"
 
 Row = dict[str, object]
+_Kept = tuple[str, str, str, str]  # a line of the table
 
 
 class NotOursError(sqlite3.DatabaseError):
     """The file holds something else than the index: another program's tables, a view, a trigger."""
 
 
-def rows(root: Path, runs: Iterable[Run]) -> list[Row]:
-    """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
-    runs = list(runs)
-    found: dict[str, Row] | None = None
-    if runs:
-        try:
-            found = _kept(root, runs)
-        except (sqlite3.Error, OSError, UserError):  # damaged, locked for long, or not ours to write
-            found = None
-    if found is None:
-        found = {run.name: _row(run) for run in runs}
-    newest = sorted(found.values(), key=lambda row: str(row["name"]))
-    return sorted(newest, key=lambda row: str(row["created"]), reverse=True)
+def rows(root: Path, most: int | None = None) -> tuple[list[Row], int]:
+    """Return one row of ``COLUMNS`` and of the settings per run, newest first, and how many runs there are.
+
+    Args:
+        root: the registry.
+        most: of the rows that are returned; the others are not read.
+    """
+    if next(layout.runs(root), None) is None:
+        return [], 0
+    try:
+        return _kept(root, most)
+    except (sqlite3.Error, OSError, UserError):  # damaged, locked for long, or not ours to write
+        made = {name: _row(Run(root / name)) for name in layout.runs(root)}
+        order = _newest_first({name: str(row["created"]) for name, row in made.items()})
+        return [made[name] for name in order[:most]], len(order)
 
 
-def rebuild(root: Path, runs: Iterable[Run]) -> list[Row]:
+def rebuild(root: Path) -> list[Row]:
     """Make the index anew from the files; return its rows.
 
     The old one is removed with its journal, which SQLite would otherwise play back into the new one.
@@ -61,7 +66,7 @@ def rebuild(root: Path, runs: Iterable[Run]) -> list[Row]:
         raise UserError(why)
     for name in reversed(_FILES):
         remove(root / name, below=root, missing_ok=True)
-    return rows(root, runs)
+    return rows(root)[0]
 
 
 def not_ours(root: Path) -> str | None:
@@ -85,35 +90,74 @@ def faults(root: Path) -> list[str]:
             if not index.execute("SELECT 1 FROM sqlite_master").fetchone() and verdict == "ok":
                 return []
             kept = index.execute("SELECT name, signature, row, seal FROM rows").fetchall()
+    except sqlite3.OperationalError:  # not to be opened, or locked: that is no damage
+        return []
     except (sqlite3.Error, UserError) as error:
         return [str(error)]
     found = [] if verdict == "ok" else [str(verdict)]
     return found + [f"the row of {row[0]!a} was changed" for row in kept if _checked(*row) is None]
 
 
-def _kept(root: Path, runs: list[Run]) -> dict[str, Row]:
-    """Return the rows by name, from the index where they are right; bring it up to date."""
+def _kept(root: Path, most: int | None) -> tuple[list[Row], int]:
+    """Return what :func:`rows` does, from the index where it is right; bring that up to date.
+
+    The index is read before the folders are: a row without a folder is then of a run that is gone, and not of
+    one that another process has just made. What the manifest alone says orders the runs.
+    """
     if not os.path.lexists(root / INDEX):
         touch(root / INDEX, below=root)
     with _opened(root, "rw") as index:
         index.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
-        known = {row[0]: row for row in index.execute("SELECT name, signature, row, seal FROM rows")}
-        found, new = {}, []
-        for run in runs:
-            signature = _signature(run)
-            kept = known.get(run.name)
-            row = _checked(*kept) if kept and kept[1] == signature else None
-            if row is None:
-                row = _row(run)
-                text = json.dumps(row)
-                new.append((run.name, signature, text, _seal(run.name, signature, text)))
-            found[run.name] = row
-        gone = [(name,) for name in known if name not in found]
-        if new or gone:
+        known = {str(name): str(of) for name, of in index.execute("SELECT name, signature FROM rows")}
+        created, made = dict[str, str](), dict[str, _Kept]()
+        for name in layout.names(root):
+            before, _, stamps = known.get(name, "").partition(" ")
+            stamp = _stamp(root, name, "manifest.json")
+            is_known = stamps.startswith(f"{stamp} ")
+            if (is_known and stamp != "-") or layout.is_run(root / name):
+                if not is_known:
+                    made[name] = _made(Run(root / name))
+                    before = made[name][1].partition(" ")[0]
+                created[name] = before
+        shown = _newest_first(created)[:most]
+        found = _read(index, root, shown, made)
+        gone = [(name, known[name]) for name in known if name not in created]
+        if made or gone:
             with index:  # a short transaction: files are read before it
-                index.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", new)
-                index.executemany("DELETE FROM rows WHERE name = ?", gone)
-        return found
+                index.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", made.values())
+                index.executemany("DELETE FROM rows WHERE name = ? AND signature = ?", gone)
+    return [
+        found[name] for name in _newest_first({name: str(row["created"]) for name, row in found.items()})
+    ], len(created)
+
+
+def _read(
+    index: sqlite3.Connection, root: Path, names: Collection[str], made: dict[str, _Kept]
+) -> dict[str, Row]:
+    """Return the rows of runs; what is not in the index, or is of other files, is added to ``made``."""
+    kept = {line[0]: line for line in index.execute(_NAMED, [json.dumps(names)])}
+    found = dict[str, Row]()
+    for name in names:
+        line = made.get(name) or kept.get(name)
+        row = None
+        if line and line[1].partition(" ")[2] == _stamps(root, name):
+            row = _checked(*line)
+        if row is None:
+            made[name] = _made(Run(root / name))
+            row = json.loads(made[name][2])
+        found[name] = row
+    return found
+
+
+def _newest_first(created: Mapping[str, str]) -> list[str]:
+    return sorted(sorted(created), key=lambda name: created[name], reverse=True)
+
+
+def _made(run: Run) -> _Kept:
+    stamps = _stamps(run.root, run.name)  # before the files are read
+    row = _row(run)
+    signature, text = f"{row['created']} {stamps}", json.dumps(row)
+    return run.name, signature, text, _seal(run.name, signature, text)
 
 
 @contextmanager
@@ -145,34 +189,41 @@ def _checked(name: object, signature: object, text: object, sealed: object) -> R
     return row
 
 
-def _seal(name: object, signature: object, text: object) -> str:
-    return seal({"columns": COLUMNS, "name": str(name), "signature": str(signature), "row": str(text)})
+def _seal(*parts: object) -> str:
+    text = "\0".join(map(str, (*COLUMNS, *parts)))
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _signature(run: Run) -> str:
-    parts = []
-    for name in ("manifest.json", "metrics.jsonl", "final.pt", "tags"):
-        try:
-            status = (run.folder / name).stat()
-            parts.append(f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}")
-        except OSError:
-            parts.append("-")
-    return " ".join(parts)
+def _stamps(root: Path, name: str) -> str:
+    return " ".join(
+        _stamp(root, name, file) for file in ("manifest.json", "metrics.jsonl", "final.pt", "tags")
+    )
+
+
+def _stamp(root: Path, name: str, file: str) -> str:
+    try:
+        status = os.stat(f"{root}/{name}/{file}")  # noqa: PTH116 (a text: of 100,000 runs)
+    except OSError:
+        return "-"
+    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
 
 
 def _row(run: Run) -> Row:
+    done, accuracy, top = 0, None, None
     try:
-        manifest, metrics = run.manifest(), run.metrics()
+        manifest = run.manifest()
+        for one in run.each_round():  # one at a time: they may be large
+            done += 1
+            accuracy = accuracy if one.accuracy is None else one.accuracy
+            top = best(filter(None, (top, one)))
     except UserError:
         return {**dict.fromkeys(COLUMNS), "name": run.name, "created": "", "status": "unreadable"}
     s = manifest.stated()
-    accuracies = [one.accuracy for one in metrics if one.accuracy is not None]
-    top = best(metrics)
     alpha = f" {s['alpha']:g}" if s["alpha"] is not None and s["partition"] != "iid" else ""
     shown = (
         run.name, manifest.created, run.status(manifest), s["method"],
         manifest.data.name, manifest.model.name, s["partition"] and s["partition"] + alpha, s["clients"],
-        s["rounds"], len(metrics) if metrics or not manifest.added else None,
-        accuracies[-1] if accuracies else None, top and top.accuracy, list(run.tags()),
+        s["rounds"], done if done or not manifest.added else None,
+        accuracy, top and top.accuracy, list(run.tags()),
     )  # fmt: skip
     return {**s, **dict(zip(COLUMNS, shown, strict=True))}

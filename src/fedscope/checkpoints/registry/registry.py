@@ -19,9 +19,10 @@ A checkpoint is addressed as a file, or as RUN or RUN@WHICH (:mod:`fedscope.chec
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from pathlib import Path
+from shlex import quote
 from typing import TypeVar
 
 from fedscope.checkpoints.file import layout
@@ -35,9 +36,9 @@ from fedscope.errors import UserError, suggestion
 from fedscope.storage import (
     atomic_folder,
     cache_dir,
+    locked,
     move,
     remove_tree,
-    touch,
     write_bytes,
 )
 
@@ -60,27 +61,30 @@ class Registry:
     @property
     def analysis(self) -> Path:
         """Folder of the results: of the registry, or of the user's cache where ``root`` is none yet."""
-        return self.root / layout.ANALYSIS if self.folders() else cache_dir() / "analysis"
+        any_run = next(layout.runs(self.root), None)
+        return self.root / layout.ANALYSIS if any_run else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
         """Make the folder of a new run, with its manifest and, if known, the rows of its clients.
 
         Raises:
             NameTakenError: the name is taken.
-            UserError: it is no plain file name, or the folder cannot be written.
+            UserError: it is no plain file name, or the folder is none, or its file system has no locks.
+            OSError: the folder cannot be written.
         """
         run = Run(self.root / manifest.name)
         self.check_free(manifest.name)
         try:
             with atomic_folder(run.folder, below=self.root, exclusive=True) as temporary:
                 Run(temporary).write_manifest(manifest)
-                touch(temporary / layout.LOCK, below=temporary)
+                with locked(
+                    temporary / layout.LOCK, below=temporary
+                ):  # which makes it, or says that none can
+                    pass
                 if rows is not None:
                     write_bytes(Run(temporary).rows(), rows, below=temporary)
         except FileExistsError as error:
             raise self._taken(manifest.name) from error
-        except OSError as error:
-            raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
         return run
 
     def check_free(self, name: str) -> None:
@@ -109,8 +113,12 @@ class Registry:
     def under_free_name(self, stem: str, make: Callable[[str], T], suffixes: Sequence[str] = ("",)) -> T:
         """Return what ``make`` makes of the first name that is free, as :meth:`free_name` finds it."""
         while True:
-            with suppress(NameTakenError):  # another process was quicker
-                return make(self.free_name(stem, suffixes))
+            name = self.free_name(stem, suffixes)
+            try:
+                return make(name)
+            except NameTakenError:  # another process was quicker
+                if self.free_name(name, suffixes) == name:
+                    raise
 
     def matching(self, reference: str) -> list[str]:
         """Return a reference for each run that a pattern as ``fed*@best`` is of; any other text as it is.
@@ -147,8 +155,8 @@ class Registry:
             raise UserError(f"{name} names a checkpoint; name the run alone: {stem or 'RUN'}")
         if name and Path(name).exists():
             raise UserError(
-                f"{name} is no run of the registry {self.root}; `fedscope runs add {name} --model NAME "
-                "--dataset NAME` registers another program's checkpoint"
+                f"{name} is no run of the registry {self.root}; `fedscope runs add {quote(name)} --model "
+                "NAME --dataset NAME` registers another program's checkpoint"
             )
         runs = [run.name for run in self.folders()]
         more = "`fedscope runs list` shows all" if runs else "it holds none yet"
@@ -157,10 +165,7 @@ class Registry:
 
     def folders(self) -> list[Run]:
         """Return every run, also one whose manifest is damaged or lost."""
-        if not self.root.is_dir():
-            return []
-        named = sorted(entry.name for entry in os.scandir(self.root) if NAME.fullmatch(entry.name))
-        return [Run(self.root / name) for name in named if layout.is_run(self.root / name)]
+        return [Run(self.root / name) for name in layout.runs(self.root)]
 
     def existing(self) -> list[Run]:
         """Return every run.
@@ -179,7 +184,7 @@ class Registry:
         Raises:
             UserError: the registry is empty.
         """
-        rows = self.rows()
+        rows, _ = self.newest_rows(1)
         if not rows:
             raise UserError(f"the registry {self.root} holds no run yet; `fedscope train` makes one")
         return Run(self.root / str(rows[0]["name"]))
@@ -220,7 +225,11 @@ class Registry:
 
     def rows(self) -> list[Row]:
         """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
-        return index.rows(self.root, self.folders())
+        return index.rows(self.root)[0]
+
+    def newest_rows(self, most: int | None) -> tuple[list[Row], int]:
+        """Return at most so many of those rows, and how many runs there are; other rows are not read."""
+        return index.rows(self.root, most)
 
     def without_index(self) -> str | None:
         """Return why the index is neither read nor written, such as that it is a link; None if it is used."""
@@ -230,19 +239,24 @@ class Registry:
         """Make the index anew from the files and return its rows.
 
         Raises:
-            UserError: there is no run, or the registry cannot be written.
+            UserError: there is no run.
+            OSError: the registry cannot be written.
         """
-        try:
-            return index.rebuild(self.root, self.existing())
-        except OSError as error:
-            raise UserError(f"cannot write to the registry {self.root}: {error.strerror}") from error
+        self.existing()
+        return index.rebuild(self.root)
 
     def delete(self, run: Run) -> None:
         """Delete a run: its name is free at once, even if removing its files is interrupted.
 
         Raises:
-            UserError: another process trains it, or its folder is a link to elsewhere.
+            UserError: another process trains it, its folder is a link, or another run was moved into it.
         """
+        files = (run.folder / name for name in layout.files(run.folder) if layout.kind(name) is None)
+        inner = next(
+            (file.parent for file in files if file.parent != run.folder and layout.is_run(file.parent)), None
+        )
+        if inner:
+            raise UserError(f"{inner} is another run; move it out of {run.name} first, or delete it there")
         hidden = run.folder.with_name(f".{run.name}.{os.getpid()}.deleted")
         with run.locked() if run.has_manifest else nullcontext():
             move(run.folder, hidden, below=self.root)

@@ -17,10 +17,23 @@ from fedscope.checkpoints.file.fields import NAME, parse
 from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.errors import UserError
-from fedscope.storage import append, locked, move, read_bytes, remove, touch, write_text
+from fedscope.storage import (
+    MOST_BYTES,
+    append,
+    atomic_file,
+    locked,
+    move,
+    open_regular,
+    read_bytes,
+    remove,
+    touch,
+    write_text,
+)
 from fedscope.storage.limits import parse_json
 
-MOST_METRICS = 1 << 30  # bytes of metrics.jsonl
+
+class BusyError(UserError):
+    """Another process trains the run, or has just deleted it."""
 
 
 @dataclass(frozen=True)
@@ -145,15 +158,18 @@ class Run:
         Readers share it, and need no right to write.
 
         Raises:
-            UserError: another process trains the run, or its manifest is missing.
+            BusyError: another process trains the run, or has just deleted it.
+            UserError: its manifest is missing, or it is a link.
         """
         self._check_manifest()
         with ExitStack() as stack:
             try:
                 lock = locked(self.folder / layout.LOCK, below=self.root, shared=shared)
                 stack.enter_context(lock)
-            except BlockingIOError as error:
-                raise UserError(
+            except (BlockingIOError, FileNotFoundError) as error:
+                if not self.has_manifest:
+                    raise BusyError(f"the run {self.name!r} has just been deleted") from error
+                raise BusyError(
                     f"another process is training {self.name!r}; wait for its end, or use another --name"
                 ) from error
             yield
@@ -212,25 +228,28 @@ class Run:
         Raises:
             UserError: a line is no record, or was changed, or a finished run lacks some.
         """
-        path = self.folder / "metrics.jsonl"
+        return list(self.each_round())
+
+    def each_round(self) -> Iterator[Round]:
+        """Yield what :meth:`metrics` returns, a round at a time: those of 10,000 clients fill a memory."""
+        path, number = self.folder / "metrics.jsonl", 0
         if not path.exists():
-            return []
-        lines = read_bytes(path, MOST_METRICS).splitlines(keepends=True)
-        if lines and not lines[-1].endswith(b"\n") and not self.final.exists():
-            lines.pop()
-        manifest = self.manifest()
-        rounds = [
-            _round(line, f"{path}, line {n}", manifest.sealed_metrics) for n, line in enumerate(lines, 1)
-        ]
-        if self.final.exists() and not manifest.partial and len(rounds) < manifest.settings.rounds:
+            return
+        manifest, finished = self.manifest(), self.final.exists()
+        with open_regular(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
+                if not line.endswith(b"\n") and not finished:
+                    break
+                yield _round(line, f"{path}, line {number}", manifest.sealed_metrics)
+        if finished and not manifest.partial and number < manifest.settings.rounds:
             raise UserError(
-                f"{path} has {len(rounds)} of {manifest.settings.rounds} rounds; restore it from a copy"
+                f"{path} has {number} of {manifest.settings.rounds} rounds; restore it from a copy"
             )
-        return rounds
 
     def write_metrics(self, rounds: Iterable[Round]) -> None:
         """Replace all metrics."""
-        write_text(self.folder / "metrics.jsonl", "".join(map(_json_line, rounds)), below=self.root)
+        with atomic_file(self.folder / "metrics.jsonl", below=self.root) as file:
+            file.writelines(_json_line(one).encode() for one in rounds)
 
     def append_metrics(self, round: Round) -> None:
         """Add one round's metrics."""

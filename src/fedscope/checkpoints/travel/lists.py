@@ -1,9 +1,11 @@
 """The lists of runs at a remote, and the transfer of their files, several at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
+from time import monotonic
 
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
@@ -13,6 +15,8 @@ from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import MOST_BYTES
 
+PATIENCE = 60  # seconds that a slow place is waited for
+LEAST = 100  # bytes a second, on average
 Report = Callable[[int, int, str], None]  # files done, files in all, the last one's name
 Carry = Callable[[Sequence[str], Tick], bool]  # names of files with one content → whether it was missing
 
@@ -26,6 +30,24 @@ class Journey:
     bytes: int
     moved: int  # contents that were not there yet
     moved_bytes: int
+
+
+def paced(remote: Remote, place: str) -> Iterator[bytes]:
+    """Yield the content of the file at ``place`` in parts, unless they come too slowly ever to end.
+
+    Raises:
+        UserError: in a minute and more, fewer bytes a second come than any line carries; or it cannot be read.
+    """
+    begun, size = monotonic(), 0
+    with closing(remote.read(place)) as parts:
+        for part in parts:
+            yield part
+            size, spent = size + len(part), monotonic() - begun
+            if spent > PATIENCE and size < LEAST * spent:
+                raise UserError(
+                    f"{remote.url} sends {size / spent:.0f} bytes a second; run the same command again later: "
+                    "it goes on with the files that lack"
+                )
 
 
 def list_place(name: str) -> str:
@@ -42,7 +64,7 @@ def known_list(remote: Remote, name: str) -> Contents:
         UserError: it cannot be read, or is of a newer fedscope.
     """
     content = bytearray()
-    for chunk in remote.read(list_place(name)):
+    for chunk in paced(remote, list_place(name)):
         content += chunk
         if len(content) > MOST_BYTES:
             raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
@@ -61,7 +83,8 @@ def read_list(remote: Remote, name: str) -> Contents:
         raise UserError(_missing(remote, name)) from error
     except ValueError as error:
         raise UserError(
-            f"the list of {name!r} at {remote.url} is damaged ({error}); push the run there anew"
+            f"what {remote.url} has as the list of {name!r} is none, or is damaged ({error}); give the URL "
+            "that `fedscope runs push` was given, or push the run there anew"
         ) from error
     if contents.run != name:
         raise UserError(f"the list of {name!r} at {remote.url} is of {contents.run!r}; push the run anew")

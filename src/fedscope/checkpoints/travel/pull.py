@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +15,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
-from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, read_list
+from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, paced, read_list
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
@@ -101,14 +101,13 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
     """Download one file, never more than its listed size, and compare its hash."""
     wanted, size, digest = contents.files[name], 0, hashlib.sha256()
     try:
-        with closing(remote.read(contents.place(name))) as parts:
-            for chunk in parts if wanted.bytes else ():
-                tick()
-                size += len(chunk)
-                if size > wanted.bytes:
-                    break
-                digest.update(chunk)
-                target.write(chunk)
+        for chunk in paced(remote, contents.place(name)) if wanted.bytes else ():
+            tick()
+            size += len(chunk)
+            if size > wanted.bytes:
+                break
+            digest.update(chunk)
+            target.write(chunk)
         if (size, digest.hexdigest()) != (wanted.bytes, wanted.sha256):
             raise Absent("it is another than listed")
     except Absent as error:

@@ -57,7 +57,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
         run=run.name,
         files={name: File.from_path(run.folder / name) for name in names},
         created=run.manifest().created,
-        rounds=len(run.metrics()),
+        rounds=sum(1 for _ in run.each_round()),
         in_place=in_place,
     )
 

@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.state import check_state, read_state
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import read_rows
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import BusyError, Run
 from fedscope.checkpoints.verification import claims, due
 from fedscope.checkpoints.verification.account import Account, LoadedCheckpoint
 from fedscope.errors import UserError
@@ -181,8 +181,10 @@ def is_busy(run: Run) -> bool:
     try:
         with run.locked(shared=True):
             return False
-    except (UserError, OSError):
+    except BusyError:
         return True
+    except (UserError, OSError):  # such as that it is a link
+        return False
 
 
 def _said(error: Exception, run: Run) -> str:

@@ -30,6 +30,32 @@ HELP = {
 }
 
 
+OTHERWISE = {  # what other programs call it
+    "rm": "delete", "remove": "delete", "ls": "list", "cat": "show", "info": "show", "describe": "show",
+    "compare": "diff", "upload": "push", "download": "pull", "fit": "train",
+    "help": "--help", "version": "--version",
+}  # fmt: skip
+
+
+def understood(error: click.UsageError) -> str:
+    """Return what click says of a command line, and how to mend it."""
+    text, context = error.format_message().removesuffix("."), error.ctx
+    if context is None:
+        return text
+    if isinstance(error, click.NoSuchOption) and isinstance(context.command, Group):
+        return f"{text.split('. Did')[0]} before a command; give it behind the command"
+    if isinstance(error, click.NoSuchOption) and not error.possibilities:
+        return f"{text}; `{context.command_path} --help` lists them"
+    if isinstance(error, click.MissingParameter) or "unexpected extra argument" in text:
+        named = any("--name" in param.opts for param in context.command.params)
+        mend = " (a run is named by --name)" if named and "unexpected" in text else ""
+        words = [context.command_path, *context.command.collect_usage_pieces(context)]
+        if isinstance(lacking := getattr(error, "param", None), click.Option):
+            words += [lacking.opts[0], lacking.make_metavar(context)]
+        return f"{text}{mend}; the command is `{' '.join(words)}`"
+    return text
+
+
 class Command(RichCommand):
     """A command whose help has groups of options and examples, and that takes `-v`, `-q` and `--debug`.
 
@@ -94,9 +120,12 @@ class Group(Command, RichGroup):  # type: ignore[misc]  # as in rich-click itsel
         """Return the command that is named first, or say which one was probably meant."""
         name, known = args[0], self.list_commands(ctx)
         if not (name in known or name.startswith("-") or ctx.resilient_parsing):
-            raise click.UsageError(
-                f"{ctx.command_path} has no command {name!r}{suggestion(name, known)}", ctx
-            )
+            meant = OTHERWISE.get(name.lower(), "")
+            hint = suggestion(meant if meant in known else name, known)
+            if meant == "--help" or (meant == "--version" and not ctx.parent):
+                hint = f"; did you mean {meant!r}?"
+            hint = hint or f"; `{ctx.command_path} --help` lists them"
+            raise click.UsageError(f"{ctx.command_path} has no command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
 

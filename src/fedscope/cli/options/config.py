@@ -35,6 +35,10 @@ def read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"--config {path} cannot be read: {reason}") from error
+    if not content:
+        raise UserError(
+            f"--config {path} sets nothing; write options as `rounds = 20`, or leave --config out"
+        )
     given = content.pop("options", {})
     if not isinstance(given, dict):
         raise UserError(f"{path}: options is a table of the method's options, as [options]")

@@ -26,6 +26,8 @@ _TEXTS = 7  # columns of names and words
 _DROP = ("tags", "clients", "created", "partition", "model", "best", "rounds", "dataset", "done", "status")
 _SHARES = ("accuracy", "best")
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
+_NEWEST = "-created"
+PAGE = 100  # runs that a terminal is shown at once
 
 
 @click.group("runs", cls=Group)
@@ -55,9 +57,11 @@ def _filter(name: str) -> shared.Decorator:
     help="Only such runs.",
 )
 @click.option("--tag", multiple=True, help="Only runs with this tag; may be repeated.")
-@click.option("--sort", metavar="COLUMN", default="-created", show_default=True,
+@click.option("--sort", metavar="COLUMN", default=_NEWEST, show_default=True,
               help="Sort by a column; with - before it, downwards.")  # fmt: skip
 @click.option("--columns", metavar="A,B,…", help="Which columns: of the table, or any option of `train`.")
+@click.option("--page", type=click.IntRange(1),
+              help=f"Which {PAGE} of the runs. [default: on a terminal the first, else all]")  # fmt: skip
 @shared.registry
 @shared.json_target
 def list_runs(
@@ -65,16 +69,24 @@ def list_runs(
     json_target: str | None,
     sort: str,
     columns: str | None,
+    page: int | None,
     tag: tuple[str, ...],
     **patterns: str | None,
 ) -> None:
     """List runs, newest first."""
     store = Registry(registry)
-    every = store.rows()
+    if page is None and json_target is None and sys.stdout.isatty():
+        page = 1
+    chosen_by = any((*patterns.values(), *tag, sort != _NEWEST))
+    every, count = store.newest_rows(page * PAGE if page and not chosen_by else None)
     if why := store.without_index():
         console.note(f"listed from the runs' files, without an index: {why}")
-    rows = [row for row in every if _matches(row, patterns) and set(tag) <= set(_tags(row))]
-    rows = _sorted(rows, sort)
+    rows = every
+    if chosen_by:
+        rows = [row for row in every if _matches(row, patterns) and set(tag) <= set(_tags(row))]
+        rows, count = _sorted(rows, sort), len(rows)
+    if page:
+        rows = _on_page(rows, page, count)
     tagged = any(map(_tags, rows))
     default = COLUMNS if tagged or json_target else COLUMNS[:_AT_MOST]
     chosen = [_column(name.strip()) for name in columns.split(",")] if columns else list(default)
@@ -99,6 +111,15 @@ def list_runs(
                 console.note(f"{row['name']} cannot be read; `fedscope runs verify {row['name']}` says why")
         notes = _chosen_on(rows) if "best" in chosen else []
         console.print_table(f"Runs in {registry}", chosen, cells, notes, text_columns=texts, drop=drop)
+
+
+def _on_page(rows: Sequence[Row], page: int, count: int) -> list[Row]:
+    pages = max(1, -(-count // PAGE))
+    if page > pages:
+        raise UserError(f"there are {count} runs on {pages} pages; --page takes 1 to {pages}")
+    if pages > 1:
+        console.note(f"page {page} of {pages} ({count} runs); --page N shows others, `| less` all")
+    return list(rows[(page - 1) * PAGE : page * PAGE])
 
 
 @command.command("rebuild")

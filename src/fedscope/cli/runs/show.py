@@ -15,6 +15,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import answers, console
+from fedscope.errors import UserError
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.workflows.results.answers import Answer
 
@@ -168,14 +169,15 @@ def links(registry: Registry, reference: str) -> list["Link"]:
 
 def _show_chain(chain: Sequence["Link"], *, json_target: str | None) -> None:
     content = [{"kind": c.kind, "name": c.name, **c.details, "fault": c.fault} for c in chain]
-    if console.in_json(json_target, content):
-        return
-    rows = []
-    for link in chain:
-        fault = {"fault": link.fault} if link.fault else {}
-        for key, value in {"": link.name, **link.details, **fault}.items():
-            rows.append(["" if key else link.kind, key, value])
-    console.print_table("Provenance", ["link", "", "value"], rows, text_columns=3)
+    if not console.in_json(json_target, content):
+        rows = []
+        for link in chain:
+            fault = {"fault": link.fault} if link.fault else {}
+            for key, value in {"": link.name, **link.details, **fault}.items():
+                rows.append(["" if key else link.kind, key, value])
+        console.print_table("Provenance", ["link", "", "value"], rows, text_columns=3)
+    for broken in (link for link in chain if link.fault):
+        raise UserError(f"the chain breaks at the {broken.kind} {broken.name}: {broken.fault}")
 
 
 def _costs(metrics: Sequence[Round]) -> list[list[str]]:

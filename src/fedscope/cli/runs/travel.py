@@ -43,7 +43,10 @@ def push_command(
     from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
 
-    place, store = remote(url), Registry(registry)
+    store = Registry(registry)
+    if not every and not runs and url in (run.name for run in store.folders()):
+        raise UserError(f"where to push {url!r}? name a folder or a URL behind it")
+    place = remote(url)
     found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
     _travel("push", "sent", [run.name for run in found], json_target, lambda name, report: push_run(
         store.run(name), place, report
@@ -87,8 +90,10 @@ def pull_command(
 
 
 def _all(runs: Sequence[str], every: bool) -> bool:
-    if every == bool(runs):
-        raise UserError("name one or more runs before the URL, or give --all, not both")
+    if every and runs:
+        raise UserError("name runs before the URL or give --all, not both")
+    if not every and not runs:
+        raise UserError("name one or more runs before the URL, or give --all")
     return every
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
@@ -32,7 +32,7 @@ from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe
 from fedscope.cli.terminal.readable import readable
-from fedscope.cli.terminal.tables import Column, fit, least_width, parts, terminal_width, widths
+from fedscope.cli.terminal.tables import Column, fit, least_width, lines, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
@@ -170,19 +170,12 @@ def piece(table: "TextTable") -> Piece:
 
 def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
     room = max(least_width(columns), PIPE if width is None else width)
-    table = Table(
-        title=title and _shown(title),
-        title_justify="left",
-        title_style="bold",
-        show_edge=False,
-        pad_edge=False,
-    )
-    for column, size in zip(columns, widths(columns, room), strict=True):
-        justify: Literal["left", "right"] = "left" if column.is_text else "right"
-        table.add_column(escape(column.cells[0]), justify=justify, width=size, overflow="fold")
-    for cells in zip(*(column.cells[1:] for column in columns), strict=True):
-        table.add_row(*map(escape, cells))
-    Console(file=sys.stdout, highlight=False, emoji=False, width=room).print(table)
+    console = Console(file=sys.stdout, highlight=False, emoji=False, width=room)
+    if title is not None:
+        console.print(_shown(title), style="bold")
+    heading, *rows = lines(columns, widths(columns, room))
+    console.print(Text(readable(heading), style="bold"), soft_wrap=True)
+    print(readable("\n".join(rows)))
 
 
 def footnotes(notes: Sequence[str]) -> Sequence[str]:
@@ -234,7 +227,7 @@ def write_json(target: str, content: object) -> None:
 
 
 def _plain(text: str) -> str:
-    return readable(safe(text))
+    return text if text.isascii() and text.isprintable() else readable(safe(text))
 
 
 def _shown(text: str) -> str:

@@ -2,10 +2,14 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
 
 from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 PROSE = 24  # columns that a text of several words takes at least
 GAP = 3  # columns between two cells
@@ -19,17 +23,17 @@ class Column:
     cells: tuple[str, ...]
     is_text: bool  # aligned left, and broken between words where it must be
 
-    @property
+    @cached_property
     def widest(self) -> int:
         """The width in which no cell is broken."""
-        return max(map(cell_len, self.cells))
+        return max(map(cell_len, set(self.cells)))
 
-    @property
+    @cached_property
     def least(self) -> int:
         """The width in which no word is broken."""
         if not self.is_text:
             return self.widest
-        words = max((cell_len(word) for cell in self.cells for word in cell.split()), default=0)
+        words = max((cell_len(word) for cell in set(self.cells) for word in cell.split()), default=0)
         return max(words, min(self.widest, PROSE))
 
 
@@ -80,3 +84,33 @@ def widths(columns: Sequence[Column], width: int) -> list[int]:
 def least_width(columns: Sequence[Column]) -> int:
     """Return the width in which no word of any column is broken."""
     return sum(column.least for column in columns) + GAP * (len(columns) - 1)
+
+
+def lines(columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[str]:
+    """Yield the lines of a table: the headings, a rule, the rows; a cell that is too long is folded.
+
+    So a hundred thousand rows take seconds; a table of rich's takes as many minutes.
+    """
+    heading, *rows = zip(*(column.cells for column in columns), strict=True)
+    sides = [str.ljust if column.is_text else str.rjust for column in columns]
+    yield from _row(heading, sizes, sides, " ┃ ")
+    yield "━╇━".join("━" * size for size in sizes)
+    for cells in rows:
+        yield from _row(cells, sizes, sides, " │ ")
+
+
+def _row(
+    cells: Sequence[str], sizes: Sequence[int], sides: Sequence[Callable[[str, int], str]], between: str
+) -> Iterator[str]:
+    folded = [_folded(cell, size) for cell, size in zip(cells, sizes, strict=True)]
+    for parts in zip_longest(*folded, fillvalue=""):
+        yield between.join(
+            side(part, size if part.isascii() else size - cell_len(part) + len(part))  # wide letters take two
+            for part, size, side in zip(parts, sizes, sides, strict=True)
+        )
+
+
+def _folded(cell: str, size: int) -> list[str]:
+    if (len(cell) if cell.isascii() else cell_len(cell)) <= size and "\n" not in cell:
+        return [cell]
+    return [line.plain.rstrip() for line in Text(cell).wrap(Console(), size, overflow="fold")]

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 
 from fedscope.data.loading import cache, sources
 from fedscope.data.loading.datasets import SPLITS, Dataset
@@ -96,7 +97,7 @@ def present(folder: Path) -> list[str]:
     if not names:
         raise UserError(
             f"no data set in {folder}; it may hold folders {', '.join(sorted(found))}; if it is a data set's "
-            f"own folder, use `fedscope data check NAME --data-dir {folder}`"
+            f"own folder, use `fedscope data check NAME --data-dir {quote(str(folder))}`"
         )
     return [name for name in DATASETS if name in names]
 

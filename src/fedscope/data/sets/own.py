@@ -157,7 +157,9 @@ def _of_client(number: int, made: Any, loss: Loss | None) -> _Read:
 
 def _no_data(made: object) -> UserError:
     name = type(made).__name__
-    return UserError(f"{name} is no (inputs, targets), torch Dataset or DataLoader, and yields none")
+    return UserError(
+        f"{name} is no (inputs, targets), torch Dataset or DataLoader, and yields none; return one"
+    )
 
 
 def _one(made: Any, loss: Loss | None) -> _Read | None:

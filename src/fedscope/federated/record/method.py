@@ -288,6 +288,8 @@ def parse(text: str, methods: Mapping[str, Method]) -> Method:
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:
         if name not in methods:
+            if not name:
+                raise UserError(f"a name lacks beside a + of method {text!r}; write it as fedavg+man")
             hint = suggestion(name, methods) or f"; choose from {', '.join(methods)}"
             raise UserError(f"unknown method {name!r}{hint}")
     twice = [name for name in names if names.count(name) > 1]

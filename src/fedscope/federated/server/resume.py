@@ -68,7 +68,7 @@ def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory,
 
 def _check_unbegun(run: Run) -> None:
     """Refuse a run whose newest model is lost; one round may be recorded before there is any."""
-    recorded = len(run.metrics())
+    recorded = sum(1 for _ in run.each_round())
     if run.manifest().partial or recorded > 1:
         raise UserError(
             f"cannot resume {run.name!r}: it has {recorded} rounds, and the model after the newest one is "

@@ -97,7 +97,12 @@ def own_batches(reference: str, loss: LossFunction = cross_entropy) -> Batches:
     """Return the samples that MODULE:FACTORY makes, for a loss."""
     try:
         with seeded(0):
-            return Batches.of(train_part(called(reference, "--data")), loss=loss, quiet=True)
+            made = train_part(called(reference, "--data"))
+            if made is None:
+                raise UserError(
+                    f"--data {reference} returned None; let it return batches of (inputs, targets)"
+                )
+            return Batches.of(made, loss=loss, quiet=True)
     except UserError:
         raise
     except Exception as error:  # whatever the user's loader raises

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import torch
 
@@ -124,5 +125,6 @@ def _check_own(paths: Sequence[Path], targets: Targets) -> None:
         if foreign and name in known:
             raise UserError(
                 f"{flag} takes MODULE:FACTORY, a function of your own; for {name} of the catalogue register "
-                f"the file: `fedscope runs add {foreign[0]} --model NAME --dataset NAME`, and name the run"
+                f"the file: `fedscope runs add {quote(str(foreign[0]))} --model NAME --dataset NAME`, and "
+                "name the run"
             )

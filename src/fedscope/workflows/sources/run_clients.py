@@ -220,9 +220,10 @@ def round_uploads(problem: Problem) -> dict[int, Path]:
             "name another round, or train with a larger --participation"
         )
     if len(found) < 2:
+        kept = "one client's model" if found else "no client's model"
         raise UserError(
-            f"{len(found)} client uploads beside {problem.path} are of its round {info.round}, "
-            f"the newest of round {max(rounds.values())}; name that one, or train with --save-clients all"
+            f"{kept} of round {info.round} was kept of {problem.path}, and comparing needs two; the newest "
+            f"are of round {max(rounds.values())}: name that one, or train with --save-clients all"
         )
     return found
 

@@ -27,7 +27,7 @@ A job's options are those of its command, with - or _. Every combination of ``ea
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import ConfigDict, Field
 
@@ -37,6 +37,7 @@ from fedscope.validation import Plain
 
 Value = bool | int | float | str
 Command = Literal["train", "hessian", "sharpness", "clients", "plot-landscape"]
+COMMANDS: tuple[str, ...] = get_args(Command)
 
 
 class _Table(Plain):

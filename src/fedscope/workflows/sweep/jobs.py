@@ -10,11 +10,11 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import Registry, Run, checked_name
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
-from fedscope.workflows.sweep.file import Jobs, SweepFile, Value
+from fedscope.workflows.sweep.file import COMMANDS, Jobs, SweepFile, Value
 
 JOBS = "jobs-{}.json"  # a frozen list, from which the tasks of an array read, named by its content
 OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
@@ -172,6 +172,7 @@ def _of_group(
     threads: int,
     off: Off,
 ) -> Iterator[Job]:
+    checked_name(group, "name of a group of jobs")
     _check_options(group, jobs)
     for target in _targets(group, jobs, checkpoints, registry):
         for values in product(*jobs.each.values()):
@@ -234,6 +235,10 @@ def freeze(jobs: Sequence[Job], out: Path) -> Path:
 def frozen(path: Path) -> list[Job]:
     """Return the jobs of such a list."""
     try:
-        return [Job(one["name"], tuple(one["words"])) for one in parse_json(read_bytes(path))]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is no list of jobs: `fedscope sweep FILE --slurm` writes one") from error
+        jobs = [Job(one["name"], tuple(map(str, one["words"]))) for one in parse_json(read_bytes(path))]
+        inside = all(part.strip(".") for job in jobs for part in job.name.split("/"))
+        if inside and all(job.words[0] in COMMANDS for job in jobs):
+            return jobs
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        pass
+    raise UserError(f"{path} is no list of jobs: `fedscope sweep FILE --slurm` writes one")

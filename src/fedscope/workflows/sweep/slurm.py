@@ -1,5 +1,6 @@
 """A sweep as one Slurm array: a batch file whose tasks read their job from the frozen list."""
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from fedscope.errors import UserError
 from fedscope.storage import write_text
-from fedscope.workflows.sweep.file import Slurm
+from fedscope.workflows.sweep.file import Slurm, Value
 from fedscope.workflows.sweep.jobs import Job, freeze
 
 BATCH = "array.sbatch"
@@ -25,16 +26,11 @@ def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
         raise UserError(f"slurm.options.{taken[0]} is set by the sweep; leave it out")
     listed, most = freeze(jobs, out), f"%{asked.parallel}" if asked.parallel else ""
     program = f"{shlex.quote(sys.executable)} -m fedscope"
+    log = Path(str(out).replace("%", "%%")) / "slurm-%A-%a.log"  # of one % Slurm makes a number or a name
+    ours = {"job-name": name, "array": f"{ranges(left)}{most}", "output": str(log)}
     lines = [
         "#!/bin/bash",
-        f"#SBATCH --job-name={name}",
-        f"#SBATCH --array={ranges(left)}{most}",
-        f"#SBATCH --output={out / 'slurm-%A-%a.log'}",
-        *(
-            f"#SBATCH --{key}{'' if value is True else f'={value}'}"
-            for key, value in options.items()
-            if value is not False
-        ),
+        *(_directive(key, value) for key, value in {**ours, **options}.items() if value is not False),
         "set -e",
         *asked.setup,
         f'{program} sweep {shlex.quote(str(listed))} --task "$SLURM_ARRAY_TASK_ID"',
@@ -42,6 +38,17 @@ def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
     path = out / BATCH
     write_text(path, "\n".join([*lines, ""]), below=None)
     return path
+
+
+def _directive(key: str, value: Value) -> str:
+    """Return a line that sbatch reads as one option, whatever blanks are in its value."""
+    if re.search(r'["\\\x00-\x1f\x7f]', f"{key}{value}") or not re.fullmatch("[a-z][a-z-]*", key):
+        raise UserError(
+            f"sbatch cannot take --{key}={value!r}; leave out quotes, backslashes and line ends, also in the "
+            "name of the sweep's file or folder"
+        )
+    quoted = f'"{value}"' if re.search(r"[\s#']", str(value)) else value
+    return f"#SBATCH --{key}" if value is True else f"#SBATCH --{key}={quoted}"
 
 
 def ranges(numbers: Sequence[int]) -> str:

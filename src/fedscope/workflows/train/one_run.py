@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import log
+from shlex import quote
 
 import torch
 
@@ -164,7 +165,7 @@ def _lead(
         try:
             metrics = train(federation, run, show, group, until=until, probe=probe)
         except KeyboardInterrupt:
-            where = f"--name {run.name} --registry {run.folder.parent}"
+            where = f"--name {run.name} --registry {quote(str(run.root))}"
             raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None
     _note_explosion(federation, run, metrics[-1].train_loss, reporter)
     state = run.status(run.manifest())
