@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 import pytest
+import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Run
@@ -203,3 +204,23 @@ def test_a_saved_record_of_clients_is_shown_as_it_is(fedscope: Command) -> None:
     refused = fedscope("report", "--record", "bad.json")
     assert refused.code == 2
     assert "is not of 1 clients" in " ".join(refused.err.split())
+
+
+def test_a_network_of_ones_own_has_a_report(fedscope: Command, tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 3).state_dict(), "mine.pt")
+    (tmp_path / "linear.py").write_text(
+        "import torch\n"
+        "def net():\n    return torch.nn.Linear(2, 3)\n"
+        "def data():\n"
+        "    inputs = torch.randn(30, 2, generator=torch.Generator().manual_seed(0))\n"
+        "    return [(inputs, torch.arange(30) % 3)]\n"
+    )
+    own = ("report", "mine.pt", "--model", "linear:net", "--data", "linear:data", "--registry", "runs")
+    done = fedscope(*own, "--grid", "3", "--top-k", "2", "--probes", "2")
+    assert (done.code, done.out) == (0, "report.html\n"), done.err
+    assert "H_N" not in done.err
+    first = page()
+    assert "mine.pt" in first.text
+    assert fedscope(*own, "--no-compute").code == 0
+    assert page().headings == first.headings
+    assert fedscope("report", "mine.pt", "--no-compute").code == 2  # which network it is, nobody said

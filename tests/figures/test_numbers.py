@@ -21,8 +21,8 @@ NAN, INF = math.nan, math.inf
         ((0.5, 12.0), "0 ± 12"),
         ((-0.3, 12.0), "0 ± 12"),
         ((0.0, 0.25), "0.00 ± 0.25"),
-        ((12.3, 0.0), "12.30000 ± 0"),
-        ((0.0, 0.0), "0 ± 0"),
+        ((12.3, 0.0), "12.30000"),
+        ((0.0, 0.0), "0"),
         ((1.0, 1e-12), "1.000000 ± 1.0×10⁻¹²"),
         ((1.234e9, 5.6e6), "(1.2340 ± 0.0056)×10⁹"),
         ((1.234e-9, 5.6e-11), "(1.234 ± 0.056)×10⁻⁹"),
@@ -54,12 +54,12 @@ def test_rounding_loses_less_than_a_tenth_of_the_error(value: float, stderr: flo
 
 @given(st.floats(), st.floats(min_value=0))
 def test_every_float_has_a_text_of_reasonable_length(value: float, stderr: float) -> None:
-    assert 3 <= len(format_estimate(value, stderr)) <= 40
+    assert 1 <= len(format_estimate(value, stderr)) <= 40
 
 
 def test_digits_end_where_a_value_may_be_off() -> None:
-    assert format_estimate(6.059252, 0.0) == "6.059252 ± 0"
-    assert format_estimate(6.059252, 0.0, within=0.0043) == "6.0593 ± 0"
+    assert format_estimate(6.059252, 0.0) == "6.059252"
+    assert format_estimate(6.059252, 0.0, within=0.0043) == "6.0593"
     assert format_estimate(6.059252, 0.12, within=0.0043) == "6.06 ± 0.12"
     assert format_estimate(6.059252, 0.12, within=math.nan) == "6.06 ± 0.12"
     assert format_estimate(6.059252, None, within=0.5) == "6.059 ± –"

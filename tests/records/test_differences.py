@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,6 +185,9 @@ def test_the_verdicts_of_a_table_are_judged_together() -> None:
     (first,), (second, third, fourth) = judged([[near], [far, nothing, apart]])
     assert [first.verdict, second.verdict, third.verdict] == ["undecided", "lower", "undecided"]
     assert first.joint == pytest.approx(2 * near.p)
+    assert first.reason == "p 0.03, 0.06 among 3 verdicts"
+    assert replace(first, data=(1.0, 4.0)).reason == "4 dof: p 0.096, 0.06 among 3 verdicts"
+    assert near.reason == second.reason == third.reason == fourth.reason == ""
     assert fourth.verdict is None
 
 

@@ -61,8 +61,8 @@ def test_a_line_shows_its_barrier_and_band() -> None:
     assert "barrier 1.000 at 0.5" in found.text
     curve, low, high = charts["line-0-loss"]["data"]
     assert curve["y"][10] == pytest.approx(2.0)
-    assert (low["y"][10], high["y"][10]) == (pytest.approx(1.9), pytest.approx(2.1))
-    assert "Band: ± one standard error over samples." in found.text
+    assert (low["y"][10], high["y"][10]) == (1.804, 2.196)
+    assert "Band: 95 % intervals over samples." in found.text
 
 
 def test_axes_that_tell_what_they_explain_are_each_records_own() -> None:

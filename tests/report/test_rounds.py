@@ -28,11 +28,11 @@ def test_lambda_max_trace_and_the_edge_of_stability() -> None:
     assert [*found] == ["curve-lambda_max", "curve-trace", "curve-stability"]
     *band, line = found["curve-lambda_max"].data
     assert (line["x"], line["y"]) == ((1, 3), [5.0, 19.0])
-    assert [edge["y"] for edge in band] == [[4.5, 18.5], [5.5, 19.5]]
+    assert [edge["y"] for edge in band] == [[4.02002, 18.02], [5.97998, 19.98]]  # 1.96 · 0.5
     *band, line = found["curve-stability"].data
     assert line["y"] == pytest.approx([5 / 38, 0.5], rel=1e-5)  # 2·1.9/0.1
     assert [edge["y"] for edge in band] == [
-        pytest.approx([(5 + e) / 38, (19 + e) / 38], rel=1e-5) for e in (-0.5, 0.5)
+        pytest.approx([(5 + e) / 38, (19 + e) / 38], rel=1e-5) for e in (-0.979982, 0.979982)
     ]
     assert "On 64 training samples" in found["curve-trace"].caption
     assert "ends at 19.00 ± 0.50 in round 3" in found["curve-lambda_max"].alt
@@ -74,6 +74,6 @@ def test_an_adaptive_server_has_its_own_edge() -> None:
     found = charts({**model(1, 5.0), **ratios}, model(2, 6.0), {**model(3, 7.0), **ratios})
     *band, line = found["curve-server-stability"].data
     assert (line["x"], line["y"]) == ((1, 3), [0.25, 0.25])
-    assert [edge["y"] for edge in band] == [[0.2, 0.2], [0.3, 0.3]]
+    assert [edge["y"] for edge in band] == [[0.152002] * 2, [0.347998] * 2]
     assert found["curve-server-stability"].layout["shapes"][0]["y0"] == 1
     assert "curve-server-stability" not in charts({**model(1, 5.0), **ratios}, model(2, 6.0))

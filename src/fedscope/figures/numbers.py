@@ -21,16 +21,20 @@ _POWER = re.compile(r"×10(-?\d+)")
 def format_estimate(value: float | None, *stderrs: float | None, within: float = 0.0) -> str:
     """Return "12.34 ± 0.56", or "(1.234 ± 0.056)×10⁹" for magnitudes beyond 10⁻³ … 10⁵.
 
-    Several errors follow each other: "12.34 ± 0.56 ± 0.078". A value of ``None`` or NaN reads "not finite",
-    an error "–"; infinities read "inf", "-inf". A text to read: its minus is no hyphen. ``within`` is how far
-    the value may be off beside its errors: not shown, but the value's digits end there. NaN: not known.
+    Several errors follow each other: "12.34 ± 0.56 ± 0.078"; those at the end that are 0, of an exact number,
+    are left out. A value of ``None`` or NaN reads "not finite", an error "–"; infinities read "inf", "-inf".
+    A text to read: its minus is no hyphen. ``within`` is how far the value may be off beside its errors: not
+    shown, but the value's digits end there. NaN: not known.
     """
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     exponent = _exponent([abs(value), *known] if value is not None and math.isfinite(value) else known)
     shift = 0 if exponent in PLAIN else exponent
     off = [*known, within] if known and math.isfinite(within) else known
     parts = [_value(value, max(off, default=None), shift)]
-    parts += [_error(error, shift) for error in stderrs]
+    shown = list(stderrs)
+    while shown and shown[-1] == 0:
+        shown.pop()
+    parts += [_error(error, shift) for error in shown]
     text = " ± ".join(parts)
     if not shift:
         return text

@@ -61,23 +61,29 @@ class Difference:
     bound: float = 0.0
     signed: bool = True  # a difference; a distance has no sign, and no verdict
     joint: float | None = None  # p-value adjusted for the others of its table; None: it stands alone
+    family: int = 1  # how many are judged together
+
+    @property
+    def error(self) -> tuple[float, float]:
+        """The standard error of probes and samples together, and its degrees of freedom."""
+        return combined(self.probe, self.data)
 
     @property
     def stderr(self) -> float:
         """The standard error, of probes and samples together."""
-        return combined(self.probe, self.data)[0]
+        return self.error[0]
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of both errors together, and of the bound beyond it."""
-        low, high = interval(self.value, *combined(self.probe, self.data), LEVEL)
+        low, high = interval(self.value, *self.error, LEVEL)
         return low - self.bound, high + self.bound
 
     @property
     def p(self) -> float:
         """The p-value of no difference: at most 5 % where the interval leaves out zero; NaN where unknown."""
         beyond = max(0.0, abs(self.value) - self.bound)
-        return math.nan if math.isnan(self.value) else p_value(beyond, *combined(self.probe, self.data))
+        return math.nan if math.isnan(self.value) else p_value(beyond, *self.error)
 
     @property
     def verdict(self) -> Literal["lower", "higher", "undecided"] | None:
@@ -87,6 +93,20 @@ class Difference:
         if not (self.p if self.joint is None else self.joint) <= 1 - LEVEL:
             return "undecided"
         return "lower" if self.value < 0 else "higher"
+
+    @property
+    def reason(self) -> str:
+        """Why it is undecided: empty where it is decided, not known, or within two standard errors."""
+        stderr, dof = self.error
+        if self.verdict != "undecided" or not abs(self.value) > 2 * stderr:
+            return ""
+        if math.isnan(self.bound):
+            return "bias not known"
+        if abs(self.value) - self.bound <= 2 * stderr:
+            return f"up to {self.bound:.2g} may be bias or inexactness"
+        freedom = f"{dof:.3g} dof: " if math.isfinite(dof) else ""
+        family = f", {self.joint:.2g} among {self.family} verdicts" if self.family > 1 else ""
+        return f"{freedom}p {self.p:.2g}{family}"
 
 
 @dataclass(frozen=True)
@@ -120,8 +140,9 @@ def judged(rows: Sequence[Sequence[Difference]]) -> list[list[Difference]]:
 
     All verdicts are right with a probability of at least 95 %.
     """
-    adjusted = iter(holm([one.p if one.signed else math.nan for row in rows for one in row]))
-    return [[replace(one, joint=next(adjusted)) for one in row] for row in rows]
+    alone = [one.p if one.signed else math.nan for row in rows for one in row]
+    adjusted, family = iter(holm(alone)), sum(not math.isnan(p) for p in alone)
+    return [[replace(one, joint=next(adjusted), family=family) for one in row] for row in rows]
 
 
 def differences_to_first(records: Sequence[HessianRecord]) -> list[list[Difference]]:
@@ -167,6 +188,7 @@ def _entry(one: Difference, reference: str) -> dict[str, object]:
         "p": or_null(one.p),
         "joint_p": or_null(math.nan if one.joint is None else one.joint),
         "verdict": one.verdict,
+        "reason": one.reason,
     }
 
 

@@ -63,6 +63,7 @@ class Problem(Plain):
     form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
     notes: Many[str] = ()  # what its numbers are of, where that is not as one would expect
     form_reason: str | None = None  # why no faster form of the network was used
+    whole: bool = False  # whether they are all samples of the user's own data
     departs: str | None = None  # what was measured, where the gradient is not the loss's own
 
     @property
@@ -152,6 +153,8 @@ class Compared(Plain):
     joint_p: Number = math.nan  # ``p`` adjusted for the other differences of the table (Holm 1979)
     # from ``joint_p`` at 5 %; None: a distance, which has no sign
     verdict: Literal["lower", "higher", "undecided"] | None
+    # why one of more than two standard errors is undecided: degrees of freedom and p, or a bound
+    reason: str = ""
 
 
 class HessianRecord(Plain):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedscope.figures.axis_labels import axis_name
 from fedscope.figures.color_scale import Scale, is_percentage, shared_scale
+from fedscope.figures.intervals import reach
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.surface.panels import CAMERA
 from fedscope.figures.text.labels import in_subspace, label, shared_name
@@ -108,7 +109,7 @@ def line_charts(group: Group, who: Subjects, place: int) -> list[Chart]:
         traces = [trace for record in group.records for trace in _line(record, who, name)]
         words = "; ".join(f"{own}: {_barrier(r)}" for own, r in zip(names, group.records, strict=True)) + "."
         if name == "loss" and any(record.stderr for record in group.records):
-            words += " Band: ± one standard error over samples."
+            words += " Band: 95 % intervals over samples."
         layout = look.layout(axis, name, hovermode="x unified")
         charts.append(Chart(f"line-{place}-{name}", f"{name} along {axis}. {words}", words, traces, layout))
     return charts
@@ -213,7 +214,7 @@ def _line(record: LandscapeRecord, who: Subjects, name: str) -> list[dict[str, A
     if name != "loss" or not record.stderr:
         return [curve]
     pairs = list(zip(y, record.stderr, strict=True))
-    low, high = ([value + sign * error for value, error in pairs] for sign in (-1, 1))
+    low, high = ([value + sign * error for value, error in pairs] for sign in (-reach(1.0), reach(1.0)))
     return [curve, *look.band(subject, x, look.numbers(low), look.numbers(high))]
 
 

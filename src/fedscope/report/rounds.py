@@ -6,6 +6,7 @@ Charts whose name begins with "curve-" follow the page's slider of rounds.
 from collections.abc import Sequence
 from typing import Any
 
+from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.run_curves import CURVATURE, Curvature, most_rounds
 from fedscope.records.runs import RunRecord
@@ -15,7 +16,7 @@ from fedscope.report.curves import ticks
 from fedscope.report.look import Chart
 from fedscope.report.subjects import Subject, Subjects, run_key
 
-Line = tuple[Subject, Sequence[tuple[int, float, float]]]  # round, value, standard error
+Line = tuple[Subject, Sequence[tuple[int, float, float]]]  # round, value, half its 95 % interval
 EDGE, SERVER_EDGE = "λ_max / stable", "λ_max(P⁻¹H) / stable"
 IDS = {"λ_max": "lambda_max", "trace": "trace", EDGE: "stability", SERVER_EDGE: "server-stability"}
 _LEVEL = {
@@ -36,11 +37,11 @@ def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     if not shown:
         return []
     numbers = " or ".join(f"{number:,}" for number in sorted({samples for _, samples, _ in shown}))
-    said = f"On {numbers} training samples; bands: ± one standard error."
+    said = f"On {numbers} training samples; bands: 95 % intervals."
     charts = []
     for name, pick in CURVATURE.items():
         lines: list[Line] = [
-            (who[run_key(run)], [(one.round, pick(one).value, pick(one).stderr) for one in rounds])
+            (who[run_key(run)], [(one.round, pick(one).value, reach_of(pick(one))) for one in rounds])
             for run, _, rounds in shown
         ]
         charts.append(chart(IDS[name], name, lines, f"{name} of the models that each run kept. {said}"))
@@ -55,7 +56,7 @@ def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     if servers:
         caption = (
             "λ_max of P⁻¹H of an adaptive server, P = diag(√s + ε), in units of the largest at which its "
-            "steps do not diverge on a quadratic (Cohen et al. 2022). Bands: ± one standard error."
+            "steps do not diverge on a quadratic (Cohen et al. 2022). Bands: 95 % intervals."
         )
         charts.append(chart(IDS[SERVER_EDGE], SERVER_EDGE, servers, caption, shapes=[_LEVEL]))
     return charts
@@ -65,7 +66,7 @@ def _of_server(run: RunRecord, subject: Subject) -> Line | None:
     """Return the ratio of an adaptive server; None where fewer than two rounds have it."""
     _, rounds = most_rounds([one for one in run.curvature if one.preconditioned])
     found = [(one.round, one.preconditioned) for one in rounds]
-    points = [(round, ratio.value, ratio.stderr) for round, ratio in found if ratio]
+    points = [(round, ratio.value, reach_of(ratio)) for round, ratio in found if ratio]
     return (subject, points) if len(points) > 1 else None
 
 
@@ -77,7 +78,7 @@ def _in_edges(run: RunRecord, rounds: Sequence[Curvature], subject: Subject) -> 
         stable = stable_under(settings, rates.get(one.round))
         if stable is None:
             return None
-        points.append((one.round, one.lambda_max.value / stable, one.lambda_max.stderr / stable))
+        points.append((one.round, one.lambda_max.value / stable, reach_of(one.lambda_max) / stable))
     return subject, points
 
 
@@ -101,6 +102,6 @@ def chart(ident: str, name: str, lines: Sequence[Line], caption: str, **layout: 
             }
         )
         last = max(last, *rounds)
-        ends.append(f"{subject.name} ends at {format_estimate(values[-1], errors[-1])} in round {rounds[-1]}")
+        ends.append(f"{subject.name} ends at {format_estimate(values[-1])} in round {rounds[-1]}")
     whole = look.layout("round", name, hovermode="x unified", xaxis=ticks(last), **layout)
     return Chart(f"curve-{ident}", f"{name} by round: {'; '.join(ends)}.", caption, traces, whole)

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.scale import SymmetricalLogTransform
 from matplotlib.ticker import SymmetricalLogLocator
 
+from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.spectrum.densities import density_range
 from fedscope.records.hessian import Density
@@ -60,7 +61,7 @@ def density_chart(shown: Shown) -> Chart | None:
 
 
 def spectrum_chart(shown: Shown) -> Chart | None:
-    """Draw the eigenvalues that were computed one by one, with the errors of the data."""
+    """Draw the eigenvalues that were computed one by one, with 95 % intervals over the samples."""
     traces, tops = [], []
     spread = 0.5 / max(len(shown), 1)
     for place, (subject, record) in enumerate(shown):
@@ -69,6 +70,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
         if len(values) < 2 or any(map(math.isnan, values)):
             continue
         errors = [one.stderr_data for one in largest]
+        halves = [0 if math.isnan(half) else half for half in map(reach_of, largest)]
         shift = spread * (place - (len(shown) - 1) / 2)
         traces.append(
             {
@@ -79,7 +81,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
                 "y": look.numbers(values),
                 "error_y": {
                     "type": "data",
-                    "array": look.numbers([0 if math.isnan(error) else error for error in errors]),
+                    "array": look.numbers(halves),
                     "width": 3,
                 },
                 "marker": {"color": subject.color, "symbol": subject.symbol, "size": 8},
@@ -98,7 +100,7 @@ def spectrum_chart(shown: Shown) -> Chart | None:
         yaxis={"type": "log" if positive else "linear"},
     )
     alt = f"The eigenvalues found one by one: {'; '.join(tops)}."
-    return Chart("spectrum", alt, "Error bars are standard errors over the samples.", traces, layout)
+    return Chart("spectrum", alt, "Error bars: 95 % intervals over the samples.", traces, layout)
 
 
 def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list[dict[str, Any]]:

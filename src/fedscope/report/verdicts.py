@@ -98,7 +98,11 @@ def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Diff
         ("higher", quantity.higher),
         ("undecided", "undecided against {reference}: {}"),
     ):
-        named = [f"{name} ({_signed(one)})" for name, one in pairs if one.verdict == verdict]
+        named = [
+            f"{name} ({_signed(one)}{f'; {one.reason}' if one.reason else ''})"
+            for name, one in pairs
+            if one.verdict == verdict
+        ]
         if named:
             be = "is" if len(named) == 1 else "are"
             clauses.append(words.format(_listed(named), be=be, reference=reference))

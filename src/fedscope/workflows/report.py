@@ -16,6 +16,7 @@ from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.precision import Rank, rank
 from fedscope.records.reading import Analysis, Kept, Reported
 from fedscope.records.runs import RunRecord
 from fedscope.report import report_page
@@ -28,7 +29,7 @@ from fedscope.workflows.results import basis, lookup
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.problem import Problem
-from fedscope.workflows.sources.problems import at, remarks
+from fedscope.workflows.sources.problems import at, checkpoint_path, remarks
 from fedscope.workflows.sources.rounds import parse
 from fedscope.workflows.sources.targets import Targets
 
@@ -90,7 +91,7 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     targets = request.targets
     store = Registry(targets.registry)
     references = targets.checkpoints or (() if request.given else (store.newest().name,))
-    paths = [store.resolve(reference) for reference in references]
+    paths = [checkpoint_path(targets, reference) for reference in references]
     checkpoints = {
         path: kept_rounds(store, reference, request.rounds)
         for path, reference in zip(paths, references, strict=True)
@@ -98,7 +99,7 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
     if request.compute:
         records = measured(checkpoints, request, reporter)
     else:
-        records = known(store, checkpoints, request.analyses)
+        records = known(store, checkpoints, request, reporter)
     return Report(page_of(shown_runs(paths), records, rounds_of(store, paths, request.rounds_given)), records)
 
 
@@ -109,7 +110,7 @@ def rounds_of(
 
     Of each checkpoint it is the fullest record.
     """
-    hashes = [describe_checkpoint(path)[1] for path in checkpoints]
+    hashes = [describe_checkpoint(path)[1] for path in checkpoints if layout.is_ours(path)]
     found: dict[str, ClientsRecord] = {}
     for record in ResultCache(store.analysis).results():
         if isinstance(record, ClientsRecord) and (sha256 := record.checkpoint.sha256) in hashes:
@@ -121,8 +122,8 @@ def rounds_of(
     return [*given, *others]
 
 
-def _extent(record: ClientsRecord) -> tuple[int, int]:
-    return len(record.measured), record.problem.samples
+def _extent(record: ClientsRecord) -> Rank:
+    return (len(record.measured), *rank(record))
 
 
 def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
@@ -164,25 +165,32 @@ def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
             raise UserError(f"{reason}; --no-compute shows its training beside what is known") from reason
 
 
-def known(store: Registry, checkpoints: WithEarlier, given: Sequence[Analysis]) -> list[Analysis]:
-    """Return ``given`` and, for each checkpoint that has none there, the fullest record of the registry.
+def known(
+    store: Registry, checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter = SILENT
+) -> list[Analysis]:
+    """Return the records given and, for each checkpoint that has none there, the fullest of the registry.
 
     Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
     """
-    complete = [describe_checkpoint(path)[1] for path in checkpoints]
-    every = [
-        describe_checkpoint(path)[1] for target, earlier in checkpoints.items() for path in (target, *earlier)
-    ]
-    found = best_of(stored_records(store.analysis, every), complete)
+    given = request.analyses
+    paths = dict.fromkeys(path for target, earlier in checkpoints.items() for path in (target, *earlier))
+    own = [path for path in paths if not layout.is_ours(path)]
+    hashes = {problem.path: problem.sha256 for problem in (at(own, request.targets, reporter) if own else ())}
+    hashes |= {path: describe_checkpoint(path)[1] for path in paths if path not in hashes}
+    complete, every = [hashes[path] for path in checkpoints], [hashes[path] for path in paths]
+    found = best_of(stored_records(store.analysis, every), complete, request.targets.count)
     found.sort(key=lambda record: every.index(record.checkpoint.sha256))
     missing = [record for record in found if not _has(given, type(record), record.checkpoint.sha256)]
     return [*given, *missing]
 
 
-def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analysis]:
+def best_of(
+    records: Sequence[Analysis], complete: Sequence[str], samples: int | None = None
+) -> list[Analysis]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
-    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine.
+    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine; of
+    several as full it is by :func:`rank` for ``samples`` samples.
     """
     curvatures: dict[str, HessianRecord] = {}
     landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}
@@ -196,7 +204,7 @@ def best_of(records: Sequence[Analysis], complete: Sequence[str]) -> list[Analys
             continue
         if sha256 in complete and problem.is_usual:
             known = curvatures.get(sha256)
-            if known is None or _fullness(record) > _fullness(known):
+            if known is None or _fullness(record, samples) > _fullness(known, samples):
                 curvatures[sha256] = record
     return [*curvatures.values(), *landscapes.values()]
 
@@ -249,6 +257,8 @@ def _has(records: Sequence[Analysis], kind: type[Analysis], sha256: str) -> bool
 
 
 def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request:
+    if problem.info is None:  # a network of the user's own has no clients
+        return replace(request, clients=False)
     try:
         compared_clients(problem, request)
     except UserError as reason:
@@ -257,9 +267,9 @@ def _possible(request: Request, problem: Problem, reporter: Reporter) -> Request
     return request
 
 
-def _fullness(record: HessianRecord) -> tuple[int, ...]:
-    parts = (record.density is not None) + (record.cross_client is not None)
-    return parts, record.problem.samples, len(record.eigenvalues)
+def _fullness(record: HessianRecord, samples: int | None) -> Rank:
+    parts = (record.density is not None, record.cross_client is not None, len(record.eigenvalues) > 1)
+    return (sum(parts), *rank(record, samples), len(record.eigenvalues))
 
 
 def _fineness(record: LandscapeRecord, complete: Sequence[str]) -> tuple[int, ...]:

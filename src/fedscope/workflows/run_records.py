@@ -19,6 +19,7 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.precision import most_precise
 from fedscope.records.reading import Kept
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, Curvature, RunCurves
@@ -99,10 +100,13 @@ def _kept(run: Run) -> list[Path]:
 
 
 def _of_models(curvatures: Iterable[HessianRecord], models: Mapping[str, Record]) -> list[Record]:
+    found: dict[tuple[str, int], list[HessianRecord]] = {}
+    for record in curvatures:
+        if (sha256 := record.checkpoint.sha256) in models:
+            found.setdefault((sha256, record.problem.samples), []).append(record)
     return [
-        {"sha256": sha256, **models[sha256], **_curvature(record)}
-        for record in curvatures
-        if (sha256 := record.checkpoint.sha256) in models
+        {"sha256": sha256, **models[sha256], **_curvature(most_precise(records))}
+        for (sha256, _), records in found.items()
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from scipy.stats import norm, t
 
 from fedscope.errors import UserError
 from fedscope.figures.kinds import RunsKind
@@ -19,6 +20,7 @@ from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
 from fedscope.statistics.intervals import interval
 
+NORMAL = float(norm.ppf(0.975))  # half a 95 % interval, in standard errors
 GALLERY = Path(__file__).parents[3] / "figures"
 
 
@@ -60,12 +62,13 @@ def places(axes: Axes, which: int) -> list[float]:
     return [float(np.asarray(line.get_data()[which])[0]) for line in axes.lines if line.get_marker() == "o"]
 
 
-def test_seeds_become_one_line_with_their_standard_deviation() -> None:
+def test_seeds_become_one_line_with_the_interval_of_their_mean() -> None:
     (axes,) = draw([record(seed=0), record(seed=2), record("fedprox")], "accuracy").axes
     mean, (band,) = axes.lines[0], axes.collections
     assert np.asarray(mean.get_ydata()) == pytest.approx([11, 21, 31, 41])
     low, high = band.get_datalim(axes.transData).intervaly
-    assert (low, high) == pytest.approx((11 - np.sqrt(2), 41 + np.sqrt(2)))
+    half = float(t.ppf(0.975, 1))  # of √2/√2
+    assert (low, high) == pytest.approx((0, 41 + half))  # no accuracy is below 0 %
     legend = axes.get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["FedAvg", "FedProx"]
@@ -242,13 +245,15 @@ def test_seeds_share_the_rounds_in_which_all_have_a_quantity() -> None:
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([2, 4], [3, 5])  # type: ignore[arg-type]
 
 
-def test_the_trace_of_one_run_has_the_band_of_its_standard_error() -> None:
+def test_the_trace_of_one_run_has_the_band_of_its_interval() -> None:
     one = recorded(trace=[10, None, 12, 14], trace_stderr=[1, None, 2, 3])
     drawn = draw([one], "probes")
     (band,) = drawn.axes[1].collections
-    corners = {tuple(corner) for path in band.get_paths() for corner in np.asarray(path.vertices).tolist()}
-    assert {(1, 9), (1, 11), (3, 10), (3, 14), (4, 11), (4, 17)} <= corners
-    assert any("± one standard error over the probes" in text.get_text() for text in drawn.texts)
+    corners = {(x, round(y, 4)) for path in band.get_paths() for x, y in np.asarray(path.vertices).tolist()}
+    values = ((1, 10, 1), (3, 12, 2), (4, 14, 3))
+    expected = {(x, round(y + s * NORMAL * e, 4)) for x, y, e in values for s in (-1, 1)}
+    assert expected <= corners
+    assert any("± 95 % intervals over the probes" in text.get_text() for text in drawn.texts)
     assert not draw([recorded(drift=[4, 3, 2, 1])], "drift").axes[1].collections
 
 

@@ -97,7 +97,14 @@ def test_the_tables_have_both_errors_and_the_cost() -> None:
     assert table.rows[1] == ("trace", "ρ 0.1", "2.50 ± 0.60 ± 0.50", "–")
     other = differences_table(compared(pair))
     assert other
-    assert other.rows == (("average ℓ₂", "1.000000 ± 0: higher"),)
+    assert other.rows == (("average ℓ₂", "1.000000: higher"),)
+    reason = "3 dof: p 0.02, 0.12 among 6 verdicts"
+    far = {"quantity": "trace", "to": "f0", "value": 4.0, "stderr": 1.0, "interval": None,
+           "verdict": "undecided", "reason": reason}  # fmt: skip
+    open_ = differences_table([pair[0], pair[1].edited(differences=[far])])
+    assert open_
+    assert open_.rows == (("trace", f"4.0 ± 1.0: undecided ({reason})"),)
+    assert "dof degrees of freedom" in open_.notes[1]
     assert differences_table(pair) is None
     rows = correlation_table(correlated(runs(), "gap").correlations, "gap").rows
     assert [row[:2] for row in rows] == [("average ℓ₂", "1.00"), ("trace", "−1.00")]

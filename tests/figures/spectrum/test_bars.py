@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.stats import norm
 
 from fedscope.errors import UserError
 from fedscope.figures import style
@@ -12,6 +13,8 @@ from fedscope.records.cross_client import CrossClient
 from fedscope.records.hessian import HessianRecord
 from tests.figures.cases import crossing
 from tests.figures.records import curvature
+
+NORMAL = float(norm.ppf(0.975))  # half a 95 % interval, in standard errors
 
 
 def _drawn(figure: Figure) -> Figure:
@@ -24,9 +27,9 @@ def test_clients_have_their_numbers_traces_and_errors() -> None:
     entry = crossing(4)
     bars = client_bars(CrossClient.read(entry))
     assert [bar.name for bar in bars] == ["0", "2", "4", "6"]
-    assert bars[1].values["trace"] == (entry["traces"][1]["value"], 5.0)
+    assert bars[1].values["trace"] == (entry["traces"][1]["value"], pytest.approx(5.0 * NORMAL))
     entry["lambda_max"] = [{"value": 3.0, "residual": 0.0, "stderr_data": 0.5}] * 4
-    assert client_bars(CrossClient.read(entry))[0].values["λ_max"] == (3.0, 0.5)
+    assert client_bars(CrossClient.read(entry))[0].values["λ_max"] == (3.0, pytest.approx(0.5 * NORMAL))
     figure = _drawn(bar_figure(client_bars(CrossClient.read(entry)), axis="client"))
     assert [axes.get_ylabel() for axes in figure.axes] == [r"$\lambda_{\max}$", "trace"]
     heights = [patch.get_height() for patch in figure.axes[1].patches]  # type: ignore[attr-defined]
@@ -41,7 +44,7 @@ def test_the_error_of_a_trace_holds_probes_and_data() -> None:
         trace={"value": 7.0, "stderr_probe": 3.0, "stderr_data": 4.0},
     )
     (bar,) = checkpoint_bars([HessianRecord.read(record)], ["x"])
-    assert bar.values["trace"] == (7.0, 5.0)
+    assert bar.values["trace"] == (7.0, pytest.approx(5.0 * NORMAL))
     assert bar.values["λ_max"][0] == 2.0
     assert math.isnan(bar.values["λ_max"][1])
 
@@ -71,7 +74,7 @@ def test_a_bar_without_an_error_says_so() -> None:
     figure = bar_figure([Bar("a", {"trace": (3.0, 0.5)}), Bar("b", {"trace": (2.0, nan)})])
     assert [text.get_text() for text in figure.axes[0].texts] == ["±?"]
     assert [text.get_text() for text in figure.texts] == [
-        "± one standard error; ±?: not known, from one batch or by this engine"
+        "± 95 % intervals; ±?: not known, from one batch or by this engine"
     ]
     whole = bar_figure([Bar("a", {"trace": (3.0, 0.5)})])
-    assert [text.get_text() for text in whole.texts] == ["± one standard error"]
+    assert [text.get_text() for text in whole.texts] == ["± 95 % intervals"]

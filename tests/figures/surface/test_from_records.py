@@ -77,7 +77,7 @@ def test_gauss_newton_eigenvalues_are_named_as_such() -> None:
 def test_a_line_becomes_a_profile_with_its_barrier() -> None:
     record = recorded(profile(), barrier={"height": 1.0, "at": 0.5})
     texts = _texts(draw([record]))
-    assert {"a → b", "barrier 1", "512 samples; band: ± one standard error over samples"} <= set(texts)
+    assert {"a → b", "barrier 1", "512 samples; band: 95 % intervals over samples"} <= set(texts)
     with pytest.raises(UserError, match="apart"):
         draw([record, recorded(bowl())])
 

@@ -36,7 +36,7 @@ def test_loss_with_its_band_above_accuracy_in_percent() -> None:
     assert loss.get_xlim() == accuracy.get_xlim() == (-0.25, 1.25)
     corners = loss.collections[0].get_paths()[0].vertices
     assert surface.stderr is not None
-    top = float((surface.loss + surface.stderr).max())
+    top = float((surface.loss + 1.959964 * surface.stderr).max())
     assert np.asarray(corners)[:, 1].max() == pytest.approx(top)
 
 

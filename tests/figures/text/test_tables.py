@@ -42,7 +42,7 @@ def test_markdown_without_clients() -> None:
 | fedavg@25 | 45.7 ± 1.2 | 812 ± 4.4 ± 15 |
 | final.pt | not finite ± – | not finite ± – ± – |
 
-- model resnet8, dataset digits, samples 512, operator hessian, reading paper
+- model resnet8, dataset digits, samples 512, operator hessian
 - ± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased \
 upward on few samples); ± probe: of the trace estimate, over its random probes; ± –: not known, as of \
 one batch or by another engine
@@ -87,6 +87,8 @@ def test_of_all_rows_that_the_clients_hold_is_told_and_compared() -> None:
         "of all rows that the clients hold, ± the samples too: H_N (tensor) 0.700 ± 0.030, "
         "H_N (parameter) 0.700 ± 0.030, H_D (tensor) 0.700 ± 0.030, H_D (parameter) –"
     )
+    as_in_the_table = _record(cross_client=CROSS | {"populations": {n: CROSS[n] for n in ("H_N", "H_D")}})
+    assert all_rows(as_in_the_table) is None
     table = comparison_table([record(0.7), record(0.5)])
     assert dict(zip(table.columns, table.rows[0], strict=True))["H_D (tensor)"] == "−0.200 ± 0.042: lower"
     one_has_none = comparison_table([record(0.7), _record(cross_client=CROSS)])
@@ -130,12 +132,26 @@ def test_a_table_of_no_record_is_refused() -> None:
         hessian_table([])
 
 
+def test_ones_own_data_is_told_no_setting_that_it_does_not_have() -> None:
+    usual = {"bn": "eval", "engine": "fedscope", "reading": "paper"}
+    own = {"samples": 9, "split": None, "method": None, **usual}
+    assert hessian_table([_record(problem=own)]).notes[0] == "samples 9"
+    (note, *_) = hessian_table([_record(problem=own | {"split": "train", "bn": "batch"})]).notes
+    assert note == "samples 9, split train, bn batch, engine fedscope, reading paper"
+
+
+def test_the_effective_number_says_what_it_is_where_all_see_it() -> None:
+    top = {"value": 1.0, "residual": 0.0, "stderr_data": 0.1, "effective_samples": 7.0}
+    table = hessian_table([_record(lambda_max=top)])
+    assert any("n_eff: effective number of samples" in note for note in table.notes[:2])
+
+
 def test_a_whole_split_leaves_no_error_but_the_residual() -> None:
     whole = _record(
         problem={**PROBLEM, "population": 512},
         lambda_max={"value": 45.678, "residual": 0.0021, "stderr_data": 0.0},
     )
     table = hessian_table([whole])
-    assert "45.6780 ± 0" in table.rows[0]
-    assert any("± data is 0 where the samples are the whole split" in note for note in table.notes)
+    assert "45.6780" in table.rows[0]
+    assert any("no ± data where the samples are the whole split" in note for note in table.notes)
     assert not any("whole split" in note for note in hessian_table([_record()]).notes)

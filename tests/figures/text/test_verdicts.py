@@ -60,6 +60,15 @@ def test_the_dominating_error_is_named_with_its_mend() -> None:
     assert _advice(_record("a", 50.0, probe=1.0))[1].startswith("trace: most of its error is the samples")
 
 
+def test_of_data_that_is_used_up_no_more_is_advised() -> None:
+    record = _record("a", 50.0)
+    record["problem"]["whole"] = True
+    record["lambda_max"]["effective_samples"] = 3.0
+    lines = _advice(record)
+    assert any("they are all of your data" in line for line in lines)
+    assert not any("more samples" in line for line in lines)
+
+
 def test_a_small_error_needs_no_advice() -> None:
     record = _record("a", 50.0, data=0.04, probe=0.01)
     record["trace"]["stderr_data"] = 0.0
@@ -99,24 +108,24 @@ def test_a_difference_that_few_batches_leave_undecided_says_what_would_decide_it
     one, other = _record("a", 50.0), _record("b", 40.0)
     other["lambda_max"]["batches"] = [35.0, 45.0]  # 10 ± 4.6 over two batches: the interval is 13 errors wide
     table = _compared([one, other])
-    assert table.rows[0][1].endswith(": undecided")
-    assert "2 batches" in table.notes[0]
-    assert "--batch-size" in table.notes[0]
+    assert table.rows[0][1].endswith(": undecided (1 dof: p 0.27, 0.55 among 2 verdicts)")
+    assert "dof degrees of freedom" in table.notes[1]
+    assert "2 batches" in table.notes[1]
+    assert "--batch-size" in table.notes[1]
     other["lambda_max"]["batches"] = [39.6, 40.4]
     one["trace"]["samples"] = other["trace"]["samples"] = [100.0, 100.0]
-    assert "batches" not in _compared([one, other]).notes[0]
+    assert "batches" not in " ".join(_compared([one, other]).notes)
 
 
 def test_a_difference_that_a_bound_leaves_undecided_says_how_large_it_is() -> None:
     one, other = _record("a", 50.0), _record("b", 40.0, residual=12.0)
     one["trace"]["samples"] = other["trace"]["samples"] = [100.0, 100.0]
     table = _compared([one, other])
-    assert table.rows[0][1].endswith(": undecided")
-    assert "up to 12 of λ_max may be bias of few samples, or a residual" in table.notes[0]
-    assert "--samples" in table.notes[0]
-    assert "--batch-size" not in table.notes[0]
+    assert table.rows[0][1].endswith(": undecided (up to 12 may be bias or inexactness)")
+    assert "--samples" in table.notes[1]
+    assert "--batch-size" not in " ".join(table.notes)
     other["lambda_max"]["residual"] = 0.01
-    assert "residual" not in _compared([one, other]).notes[0]
+    assert "residual" not in " ".join(_compared([one, other]).notes)
 
 
 def test_a_comparison_needs_two() -> None:
@@ -139,8 +148,8 @@ def test_a_flattening_method_that_is_sharper_is_remarked_on_with_this_runs_numbe
 def test_an_unknown_bias_decides_nothing_but_of_all_there_are_there_is_none() -> None:
     one, other = (_record(name, top, bias=None) for name, top in (("a", 50.0), ("b", 40.0)))
     table = _compared([one, other])
-    assert table.rows[0][1].endswith(": undecided")
-    assert "the bias of few samples is not known of λ_max" in table.notes[0]
+    assert table.rows[0][1].endswith(": undecided (bias not known)")
+    assert "the bias of few samples is not known of λ_max" in table.notes[1]
     assert "without the upward bias" not in table.notes[0]
     for record in (one, other):
         record["problem"]["population"] = 10
@@ -152,7 +161,7 @@ def test_finite_differences_are_in_the_difference_of_traces() -> None:
     other["trace"] |= {"value": 90.0, "batches": [89.0, 91.0], "samples": [81.0, 99.0]}
     assert _compared([one, other]).rows[0][2].endswith(": lower")
     other["trace"]["product_error"] = 11.0
-    assert _compared([one, other]).rows[0][2].endswith(": undecided")
+    assert _compared([one, other]).rows[0][2].endswith(": undecided (up to 11 may be bias or inexactness)")
 
 
 def test_one_batch_whose_error_is_known_gets_the_usual_advice() -> None:

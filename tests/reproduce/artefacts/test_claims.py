@@ -94,6 +94,8 @@ def test_the_statements_of_a_page_are_judged_together() -> None:
     together = [claim.verdict for claim in judge_all(texts, samples, [""], rows)]
     assert alone == ["holds"] * 3
     assert together == ["undecided", "undecided", "holds"]
+    evidence = [claim.evidence[0] for claim in judge_all(texts, samples, [""], rows)]
+    assert ["among 3 verdicts)" in text for text in evidence] == [True, True, False]
     twice = judge_all(["A < B in trace", "B > A in trace"], samples, [""], rows)
     assert [claim.verdict for claim in twice] == ["holds"] * 2
 

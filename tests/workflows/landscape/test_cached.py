@@ -104,3 +104,26 @@ def test_a_loss_that_differs_far_away_only_is_another(tmp_path: Path) -> None:
     first, second = found
     assert first.center_loss == second.center_loss
     assert first.loss != second.loss
+
+
+def test_a_landscapes_eigenvectors_are_a_reports_and_the_other_way_round(
+    tmp_path: Path, products: list[int]
+) -> None:
+    (problem,) = rounds(1)
+    drawn = scan.scan(problem, Plane(grid=5), silent, keep=tmp_path)
+    once = len(products)
+    (reported,) = cached_scans(problem, [problem], PLANE, silent, tmp_path)
+    assert len(products) == once
+    assert reported.curvature == drawn.curvature
+    assert (reported.center_loss, reported.loss[1][1]) == (drawn.center_loss, drawn.loss[2][2])
+    assert reported.loss[0] == drawn.loss[0][::2]
+    scan.scan(problem, Plane(grid=7), silent, keep=tmp_path)
+    assert len(products) == once
+    scan.scan(problem, Plane(grid=5), silent, keep=tmp_path, again=True)
+    assert len(products) == 2 * once
+    (kept_file,) = (tmp_path / "vectors").glob("*/*.npz")
+    kept_file.write_bytes(kept_file.read_bytes()[:-40])  # cut short
+    scan.scan(problem, Plane(grid=5), silent, keep=tmp_path)
+    assert len(products) == 3 * once
+    scan.scan(problem, Plane("ggn", grid=5), silent, keep=tmp_path)  # of another operator
+    assert len(list((tmp_path / "vectors").glob("*/*.npz"))) == 2

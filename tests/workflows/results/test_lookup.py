@@ -98,6 +98,17 @@ def test_a_fixed_number_of_probes_may_be_a_least_number() -> None:
     assert _missing(_record(), Request(probes=21), {}, more_probes=True) == {"trace"}
 
 
+def test_of_several_answers_the_most_precise_is_given_whatever_the_order() -> None:
+    wide, narrow = (
+        _record(trace={**_trace(value, 1.0, 20, converged=True), "interval": [value - reach, value + reach]})
+        for value, reach in ((99.0, 9.0), (101.0, 2.0))
+    )
+    for records in permutations([wide, narrow, _record()]):
+        found = earlier(records, Request(top_k=3), Criteria("f0", {}, None, {}))
+        assert found is not None
+        assert found.record is narrow
+
+
 def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
     values = [_value(10.0), _value(9.0, 0.5)]
     loose = _record(eigenvalues=values)

@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
+from fedscope.figures.intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
 from fedscope.figures.runs.lines import Line, Panel
@@ -53,7 +54,7 @@ def _server_line(group: Group) -> Line | None:
     if len(shared) < 2:
         return None
     chosen = [[one.preconditioned for one in rounds if one.round in shared] for rounds in measured]
-    return _mean_line(group, shared, [[(one.value, one.stderr) for one in row if one] for row in chosen])
+    return _mean_line(group, shared, [[(one.value, reach_of(one)) for one in row if one] for row in chosen])
 
 
 def _of_server(record: RunCurves) -> tuple[int, list[Curvature]]:
@@ -74,7 +75,7 @@ def _below_accuracy(
     """Draw panels of curvature by round below one of the accuracy; of ``servers`` P⁻¹H is among them."""
     own, apart = _samples(found), _samples(servers, _of_server) if servers else None
     text = "" if apart in (None, own) else f", of P⁻¹H on {apart:,}"
-    caption = f"curvature on {own:,} training samples{text}, ± one standard error"
+    caption = f"curvature on {own:,} training samples{text}, ± 95 % intervals"
     notes = "; ".join(filter(None, [caption, spread_of(found)]))
     return panels_figure([_accuracy(found), *panels], title=title, caption=notes)
 
@@ -102,7 +103,7 @@ def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
     for record, rounds in zip(group.records, measured, strict=True):
         units = [of(record, round) for round in shared]
         chosen = [pick(one) for one in rounds if one.round in shared]
-        rows.append([(one.value / u, one.stderr / u) for one, u in zip(chosen, units, strict=True)])
+        rows.append([(one.value / u, reach_of(one) / u) for one, u in zip(chosen, units, strict=True)])
     return _mean_line(group, shared, rows)
 
 
@@ -111,12 +112,12 @@ def _shared_rounds(measured: Sequence[Sequence[Curvature]]) -> list[int]:
 
 
 def _mean_line(group: Group, rounds: Sequence[int], rows: Sequence[Sequence[tuple[float, float]]]) -> Line:
-    """Return the mean over the runs of values with their standard errors, a row of each run.
+    """Return the mean over the runs of values with half their 95 % intervals, a row of each run.
 
-    The band is the spread over the runs, of one run its own errors.
+    The band is the interval of the mean over the runs, of one run its own.
     """
     values = np.array(rows)
-    band = values[..., 1][0] if len(values) == 1 else values[..., 0].std(0, ddof=1)
+    band = values[..., 1][0] if len(values) == 1 else reach_over_seeds(values[..., 0])
     return Line(group.name, np.array(rounds, float), values[..., 0].mean(0), band, family=group.family)
 
 
@@ -147,7 +148,7 @@ def _errors_of(found: Sequence[Group], kind: Family) -> str:
         one.label for one in QUANTITIES
         if one.family == kind and any(one.error_name in columns for columns in alone)
     ]  # fmt: skip
-    return f"{', '.join(names)} of one run: ± one standard error over the probes" if names else ""
+    return f"{', '.join(names)} of one run: ± 95 % intervals over the probes" if names else ""
 
 
 def _why_none(record: RunCurves, kind: Family) -> str:
@@ -163,7 +164,7 @@ def _why_none(record: RunCurves, kind: Family) -> str:
 def _recorded_line(group: Group, quantity: Quantity) -> Line | None:
     """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none.
 
-    The band is the spread over seeds, of one seed the quantity's own standard error where it has one.
+    The band is the 95 % interval over seeds, of one seed the quantity's own where it has an error.
     """
     columns = [record.metrics.diagnostics.get(quantity.name, ()) for record in group.records]
     values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
@@ -173,8 +174,7 @@ def _recorded_line(group: Group, quantity: Quantity) -> Line | None:
     rounds = np.array(group.records[0].metrics.round[: len(there)], dtype=np.float64)[there]
     values = values[:, there]
     error = group.records[0].metrics.diagnostics.get(quantity.error_name)
-    if len(values) > 1:
-        band = values.std(0, ddof=1)
-    else:
-        band = np.array(error, dtype=np.float64)[: len(there)][there] if error else None
+    band = reach_over_seeds(values)
+    if error and band is None:
+        band = reach(1.0) * np.array(error, dtype=np.float64)[: len(there)][there]
     return Line(group.name, rounds, values.mean(0), band, family=group.family, shaded=True)

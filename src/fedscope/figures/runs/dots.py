@@ -23,14 +23,14 @@ ASIDE = 0.22  # of a method's row, between the quantities of one panel
 
 @dataclass(frozen=True)
 class Dots:
-    """A quantity: its title, and each method's value and error (None: not known)."""
+    """A quantity: its title, and each method's value and half of its 95 % interval (None: not known)."""
 
     title: str
     values: Mapping[str, tuple[float, float | None]]
 
 
 def dots_figure(panels: Sequence[Sequence[Dots]], methods: Sequence[str], *, caption: str = "") -> Figure:
-    """Draw each panel's quantities beside each other, the first one as its title, each with ± its error.
+    """Draw each panel's quantities side by side with 95 % intervals, the first one as its title.
 
     Raises:
         UserError: there is nothing to draw.
@@ -57,9 +57,9 @@ def _panel(axes: Axes, series: Sequence[Dots], methods: Sequence[str], *, named:
         beside = (index - (len(series) - 1) / 2) * -ASIDE
         for place, method in zip(places, methods, strict=True):
             if method in one.values:
-                value, stderr = one.values[method]
+                value, half = one.values[method]
                 axes.errorbar(
-                    value, place + beside, xerr=stderr, elinewidth=0.8,
+                    value, place + beside, xerr=half, elinewidth=0.8,
                     markersize=3, linestyle="", **_look(index),
                 )  # fmt: skip
     low, high = axes.get_xlim()

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.intervals import reach
+from fedscope.figures.intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.kinds import RunsKind
 from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
 from fedscope.figures.runs.curves import panels_figure, rounds_figure
@@ -21,7 +21,6 @@ from fedscope.figures.runs.layers import layer_figure
 from fedscope.figures.runs.lines import Panel, Values
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
-from fedscope.records.estimates import Estimate
 from fedscope.records.run_curves import (
     CURVATURE,
     RunCurves,
@@ -73,7 +72,7 @@ def _bytes(found: Sequence[Group], title: str) -> Figure:
 
 def _sharpness(found: Sequence[Group], title: str) -> Figure:
     heights = [
-        [(100 * value, 100 * reach(error, math.inf)) for value, error in map(accuracy_at, group.records)]
+        [(100 * value, 100 * reach(error)) for value, error in map(accuracy_at, group.records)]
         for group in found
     ]
     return _tradeoff(found, heights, "test accuracy (%)", title)
@@ -91,7 +90,7 @@ def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_labe
     for group, height in zip(found, heights, strict=True):
         own = [next(measured) for _ in group.records]
         across = {
-            name + FLATTER: _mean(np.array([_reach(pick(one)) for one in own]))
+            name + FLATTER: _mean(np.array([(pick(one).value, reach_of(pick(one))) for one in own]))
             for name, pick in CURVATURE.items()
         }
         points.append(Point(group.name, across, _mean(np.array(height))))
@@ -122,7 +121,7 @@ def _seeds(found: Sequence[Group]) -> str:
 def _layers(found: Sequence[Group], title: str) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at([_with_layers(record) for record in records])
-    by_layer = [{layer.name: _reach(layer) for layer in one.layers} for one in curvature]
+    by_layer = [{layer.name: (layer.value, reach_of(layer)) for layer in one.layers} for one in curvature]
     names = list(dict.fromkeys(name for one in by_layer for name in one))
     rows = iter([[one.get(name, (math.nan, math.nan)) for name in names] for one in by_layer])
     values = {}
@@ -148,14 +147,8 @@ def _with_layers(record: RunCurves) -> RunCurves:
 
 
 def _mean(values: Values) -> Reach:
-    if len(values) == 1:
-        return float(values[0, 0]), float(values[0, 1])
-    spread = values[:, 0].std(ddof=1) / np.sqrt(len(values))
-    return float(values[:, 0].mean()), reach(float(spread), len(values) - 1)
-
-
-def _reach(estimate: Estimate) -> Reach:
-    return estimate.value, reach(estimate.stderr, estimate.dof)
+    half = reach_over_seeds(values[:, 0])
+    return float(values[:, 0].mean()), float(values[0, 1] if half is None else half)
 
 
 _DRAWINGS: dict[RunsKind, Callable[[Sequence[Group], str], Figure]] = {

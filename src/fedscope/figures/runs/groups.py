@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscope.errors import UserError
+from fedscope.figures.intervals import reach_over_seeds
 from fedscope.figures.runs.lines import Line, Values
 from fedscope.figures.text.labels import family, method_name
 from fedscope.records.run_curves import RunCurves
@@ -39,10 +40,17 @@ def groups(records: Sequence[RunCurves]) -> list[Group]:
 
 
 def accuracy_line(group: Group, x: Values) -> Line:
-    """Return the test accuracy [%] over ``x`` (m,), with its spread over seeds."""
+    """Return the test accuracy [%] over ``x`` (m,), with its 95 % interval over seeds."""
     values = 100 * np.array([cut(record, record.metrics.accuracy, group) for record in group.records])
-    band = values.std(0, ddof=1) if len(values) > 1 else None
-    return Line(group.name, x, values.mean(0), band, family=group.family, shaded=True).connected
+    return Line(
+        group.name, x, values.mean(0), percent_band(values), family=group.family, shaded=True
+    ).connected
+
+
+def percent_band(values: Values) -> Values | None:
+    """Return how far the 95 % interval of a mean of percentages (seeds, m) reaches down and up, (2, m)."""
+    half, mean = reach_over_seeds(values), values.mean(0)
+    return None if half is None else np.minimum(half, [mean, 100 - mean])
 
 
 def rounds_of(group: Group) -> Values:
@@ -63,4 +71,4 @@ def spread_of(found: Sequence[Group]) -> str:
     counts = sorted({len(group.records) for group in found})
     if counts == [1]:
         return ""
-    return f"mean ± one standard deviation over {' or '.join(map(str, counts))} seeds"
+    return f"mean and its 95 % interval over {' or '.join(map(str, counts))} seeds"

@@ -14,12 +14,15 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.intervals import reach_of
 from fedscope.figures.label_placement import text_size
 from fedscope.records.cross_client import CrossClient
+from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord
 
 MOST_BARS = 100
 NO_ERROR = "±?"
+INTERVALS = "± 95 % intervals"
 MOST_NAMED = 20  # bars that get a tick each
 
 # inches
@@ -31,7 +34,7 @@ SLOPE = 0.5  # of slanted names: how high they reach, in their lengths
 
 @dataclass(frozen=True)
 class Bar:
-    """One checkpoint or client: its name or number, and for each quantity its value and standard error."""
+    """One checkpoint or client: its name or number, and of each quantity value and half the 95 % interval."""
 
     name: str
     values: Mapping[str, tuple[float, float]]  # NaN where unknown
@@ -43,8 +46,8 @@ def checkpoint_bars(records: Sequence[HessianRecord], labels: Sequence[str]) -> 
         Bar(
             name,
             {
-                "λ_max": _bar(record.lambda_max.value, record.lambda_max.stderr_data),
-                "trace": _bar(record.trace.value, record.trace.stderr_probe, record.trace.stderr_data),
+                "λ_max": _bar(record.lambda_max, record.lambda_max.stderr_data),
+                "trace": _bar(record.trace, record.trace.stderr_probe, record.trace.stderr_data),
             },
         )
         for record, name in zip(records, labels, strict=True)
@@ -65,10 +68,10 @@ def client_bars(crossing: CrossClient) -> list[Bar]:
     bars = []
     for place, number in enumerate(crossing.client_numbers):
         trace = crossing.traces[place]
-        values = {"trace": _bar(trace.value, trace.stderr)}
+        values = {"trace": _bar(trace, trace.stderr)}
         if crossing.lambda_max:
             top = crossing.lambda_max[place]
-            values = {"λ_max": _bar(top.value, top.stderr_data), **values}
+            values = {"λ_max": _bar(top, top.stderr_data), **values}
         bars.append(Bar(str(number), values))
     return bars
 
@@ -81,7 +84,7 @@ def bar_figure(
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw a panel per quantity with a bar, and ± one standard error, for each checkpoint or client.
+    """Draw a panel per quantity with a bar and its 95 % interval for each checkpoint or client.
 
     A bar whose error is not known is marked with ±?, and the note below says what this means. ``axis`` is
     what the bars are, such as "client"; ``caption`` begins the note; ``width`` is in inches.
@@ -122,15 +125,15 @@ def bar_figure(
 
 def _note(bars: Sequence[Bar], caption: str) -> str:
     pairs = [pair for bar in bars for pair in bar.values.values() if math.isfinite(pair[0])]
-    known = ["± one standard error"] * any(math.isfinite(error) for _, error in pairs)
+    known = [INTERVALS] * any(math.isfinite(error) for _, error in pairs)
     unknown = [f"{NO_ERROR}: not known, from one batch or by this engine"] * any(
         not math.isfinite(error) for _, error in pairs
     )
     return "; ".join([caption] * bool(caption) + known + unknown)
 
 
-def _bar(value: float, *errors: float) -> tuple[float, float]:
-    return value, math.nan if math.isnan(value) else math.hypot(*errors)
+def _bar(entry: Entry, *stderrs: float) -> tuple[float, float]:
+    return entry.value, reach_of(entry, *stderrs)
 
 
 def _draw(axes: Axes, values: Sequence[tuple[float, float]]) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.inch_layout import POINTS, Page, width_of, wrapped
+from fedscope.figures.intervals import reach
 from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.influence import percent
 from fedscope.figures.text.tables import effective_number
@@ -58,7 +59,7 @@ def influence_figure(
     q = vᵀHᵢv first, on a logarithmic axis; the grey line is that of equal parts. Where some parts are
     negative it rises above 1 before it ends there. A dot stands where the largest 1 % of samples end. On the
     right are the images of the ``first`` checkpoint's largest parts, or where there are none its classes',
-    else its clients' shares ± one standard error.
+    else its clients' shares with 95 % intervals.
 
     Args:
         curves: the checkpoints.
@@ -191,7 +192,7 @@ def _draw_groups(
     axes = page.figure.add_axes(page.box(left=start, top=top, width=room, height=HEIGHT))
     at = np.arange(len(shown))
     shares = np.array([one.share for one in shown])
-    errors = np.array([one.stderr for one in shown])
+    errors = np.array([reach(one.stderr) for one in shown])
     axes.barh(at, shares, height=0.72, color=style.method_colors(1)[0], alpha=0.75, linewidth=0)
     axes.errorbar(shares, at, xerr=errors, fmt="none", ecolor=style.INK, elinewidth=0.7, capsize=2)
     axes.axvline(0, color=style.INK, linewidth=0.5)
@@ -199,7 +200,7 @@ def _draw_groups(
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
-    axes.set(xlabel=style.typeset(f"share of λ_max by {kind}, ± one standard error"))
+    axes.set(xlabel=style.typeset(f"share of λ_max by {kind}, 95 % intervals"))
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right"]].set_visible(False)
 

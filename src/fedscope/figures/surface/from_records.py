@@ -93,7 +93,7 @@ def _draw_lines(
     text = f"{samples} samples" if same else ""
     text = f"{text}{in_subspace(records)}".removeprefix("; ")
     if all(surface.stderr is not None for surface in surfaces):
-        text += f"{'; ' if text else ''}band: ± one standard error over samples"
+        text += f"{'; ' if text else ''}band: 95 % intervals over samples"
     return profile_figure(
         surfaces,
         names,

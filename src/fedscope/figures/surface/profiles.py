@@ -22,6 +22,7 @@ from fedscope.figures import style
 from fedscope.figures.axis_labels import coordinate
 from fedscope.figures.color_scale import Grid, format_value, is_loss, is_percentage
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.intervals import reach
 from fedscope.figures.label_placement import fitting_size, text_size
 from fedscope.figures.surface.panels import array, cell_edges, check_axis, grid_of
 from fedscope.figures.surface.shown import Mark, Surface
@@ -45,7 +46,7 @@ class _Line:
     axis: str
     x: Grid
     values: dict[str, Grid]  # by metric
-    stderr: Grid | None  # of the loss
+    reach: Grid | None  # half of the 95 % interval of the loss over samples
     marks: tuple[Mark, ...]
     barrier: Barrier | None
     look: dict[str, Any]
@@ -61,7 +62,7 @@ def profile_figure(
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw the loss along one or more lines with a band of ± one standard error, other metrics under it.
+    """Draw the loss along one or more lines with a band of 95 % intervals, other metrics under it.
 
     The loss axis is logarithmic where the losses are positive and span a factor of ``LOG_FROM`` or more. The
     ends are marked and, where all lines have the same, named. A barrier is drawn from the straight line up to
@@ -109,7 +110,7 @@ def _line(surface: Surface, label: str, barrier: Barrier | None, names: Sequence
         axis=surface.axes[0].name,
         x=array(surface.axes[0].values),
         values={name: grid_of(surface, name, label) for name in names},
-        stderr=None if surface.stderr is None else array(surface.stderr),
+        reach=None if surface.stderr is None else reach(1.0) * array(surface.stderr),
         marks=surface.marks,
         barrier=barrier,
         look=style.curve_look(index),
@@ -169,8 +170,8 @@ def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[fl
     for line in lines:
         values = unit * np.where(np.isfinite(line.values[name]), line.values[name], np.nan)
         axes.plot(line.x, values, **line.look)
-        if name == "loss" and line.stderr is not None:
-            low, high = values - line.stderr, values + line.stderr
+        if name == "loss" and line.reach is not None:
+            low, high = values - line.reach, values + line.reach
             axes.fill_between(line.x, low, high, color=line.look["color"], alpha=0.22, linewidth=0)
     for at in sorted({mark.at[0] for line in lines for mark in line.marks}):
         axes.axvline(at, color="0.7", linewidth=0.5, zorder=0.5)

@@ -10,6 +10,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.landscape import LandscapeRecord
 
+_ALL_SAMPLES = "they are all of your data"
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"
 _MORE_PROBES = "more probes (--probes, or a smaller --trace-rtol) would shrink it"
 FEW = 30  # samples that carry an eigenvalue: its error is then known badly
@@ -40,7 +41,9 @@ def _carried_by_few(record: HessianRecord) -> list[str]:
         return []
     return [
         f"λ_max rests on about {effective:.2g} of {record.problem.samples} samples, by (Σq)²/Σq² of their "
-        "parts: another draw may change it by more than its error says: take more samples"
+        "parts: another draw may change it by more than its error says"
+        + ": take more samples"
+        * (not record.problem.whole)
     ]
 
 
@@ -49,12 +52,13 @@ def _largest_errors(record: HessianRecord) -> list[str]:
     untold = math.isnan(top.stderr_data) and math.isnan(trace.stderr_data)
     if untold and len(record.batch_sizes) == 1 and not math.isnan(top.residual):
         return [ONE_BATCH]  # the largest of the others would mean nothing
+    samples = ("the samples", _ALL_SAMPLES if record.problem.whole else _MORE_SAMPLES)
     return [
         *_dominating(
             "λ_max",
             top.value,
             {
-                ("the samples", _MORE_SAMPLES): top.stderr_data,
+                samples: top.stderr_data,
                 ("the eigenvector's residual", "a smaller --tol would shrink it"): top.residual,
                 ("rounding", "--dtype float64 would shrink it"): record.noise,
             },
@@ -63,7 +67,7 @@ def _largest_errors(record: HessianRecord) -> list[str]:
             "trace",
             trace.value,
             {
-                ("the samples", _MORE_SAMPLES): trace.stderr_data,
+                samples: trace.stderr_data,
                 ("the probes", _MORE_PROBES): trace.stderr_probe,
             },
         ),

@@ -21,7 +21,9 @@ def geometry(record: LandscapeRecord) -> Iterator[str]:
         yield f"curvature of the surface at its centre: {_numbers(record.surface_curvature)}{beside}"
     if over := record.step_curvature:
         steps = " and ".join(dict.fromkeys(f"±{step:.2g}" for step in over.steps))
-        yield f"curvature of the surface over {steps} about its centre: {_numbers(over.values)}"
+        differs = any(not 0.5 < b / a < 2 for a, b in _pairs(record.surface_curvature, over.values))
+        why = " (another than at the centre: kinks or higher orders within the step)" * differs
+        yield f"curvature of the surface over {steps} about its centre: {_numbers(over.values)}{why}"
     if barrier := record.barrier:
         yield f"barrier between the ends: {_number(barrier.height)} at α = {barrier.at:.3g}"
     if record.marks and len(record.axes) == 2:
@@ -31,6 +33,11 @@ def geometry(record: LandscapeRecord) -> Iterator[str]:
             f"distances of {len(record.marks)} networks from the plane: median {middle:.3g}, up to "
             f"{farthest.distance:.3g} ({farthest.label})"
         )
+
+
+def _pairs(at: Sequence[float], over: Sequence[float]) -> Iterator[tuple[float, float]]:
+    """Yield the numbers of each axis that can be compared."""
+    return ((a, b) for a, b in zip(at, over, strict=False) if a and math.isfinite(a) and math.isfinite(b))
 
 
 def _numbers(values: Sequence[float]) -> str:

@@ -8,6 +8,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
+from fedscope.figures.text.verdicts import UNDECIDED, stated
 from fedscope.records.sharpness import Correlation, Gap, Sharpness, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
@@ -120,15 +121,18 @@ def differences_table(records: Sequence[SharpnessRecord]) -> Table | None:
         cells = []
         for record in others:
             one = next((found for found in record.differences if found.quantity == name), None)
-            cells.append(f"{format_estimate(one.value, one.stderr)}: {one.verdict}" if one else ABSENT)
+            cells.append(f"{format_estimate(one.value, one.stderr)}{stated(one)}" if one else ABSENT)
         rows.append((SYMBOLS.get(name, name), *cells))
     return Table(
         f"Difference to {label(records[0].checkpoint)}",
         ("quantity", *(label(record.checkpoint) for record in others)),
         tuple(rows),
-        ("± standard error of the difference, over draws and samples that the checkpoints share; all "
-         "verdicts are right with 95 % (Holm)",),
-    )  # fmt: skip
+        (
+            "± standard error of the difference, over draws and samples that the checkpoints share; all "
+            "verdicts are right with 95 % (Holm)",
+            *[UNDECIDED] * any(one.reason for record in others for one in record.differences),
+        ),
+    )
 
 
 def correlation_table(correlations: Sequence[Correlation], against: Against) -> Table:

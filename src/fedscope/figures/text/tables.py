@@ -77,7 +77,8 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     rows = [tuple(_cells(record, differing, means, carried=carried)) for record in records]
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
     unknown = any(NO_ERROR in cell for row in rows for cell in row)
-    return Table(title, tuple(columns), tuple(rows), tuple(_notes(records, shared, unknown=unknown)))
+    notes = _notes(records, shared, unknown=unknown, carried=carried)
+    return Table(title, tuple(columns), tuple(rows), tuple(notes))
 
 
 def check_any(records: Sequence[HessianRecord]) -> None:
@@ -124,15 +125,17 @@ def effective_number(samples: float) -> str:
 
 
 def all_rows(record: HessianRecord) -> str | None:
-    """Return H_N and H_D of what the clients' samples were drawn from; None where they are not known."""
+    """Return H_N and H_D of what the clients' samples were drawn from; None where they tell nothing new."""
     cross = record.cross_client
     if cross is None or cross.populations is None:
         return None
-    found = [
-        f"{OVER_PAIRS[symbol]} ({reading}) {_relation(cross.population(symbol, reading), symbol)}"
-        for symbol, reading in _means([cross])
-    ]
-    return f"of all rows that the clients hold, ± the samples too: {', '.join(found)}"
+    means = _means([cross])
+    found = [_relation(cross.population(symbol, reading), symbol) for symbol, reading in means]
+    if found == _relations(cross, means):
+        return None
+    named = (f"{OVER_PAIRS[of]} ({how}) {text}" for (of, how), text in zip(means, found, strict=True))
+    said = UNRESOLVED if {*found} == {UNRESOLVED} else ", ".join(named)
+    return f"of all rows that the clients hold, ± the samples too: {said}"
 
 
 def _relations(cross: CrossClient | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
@@ -145,7 +148,9 @@ def _relation(mean: Estimate | None, symbol: MeanSymbol) -> str:
     return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
 
 
-_UNSHOWN = ("form", "form_reason", "notes", "departs")  # how long a measurement takes; what stands below
+# How long a measurement takes, and what stands below.
+_UNSHOWN = ("form", "form_reason", "notes", "departs", "whole")
+_USUAL = {"engine": "fedscope", "reading": "paper", "bn": "eval"}  # of no interest beside one's own data
 
 
 def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
@@ -157,10 +162,13 @@ def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, objec
     return {name: problems[0][name] for name in names if name not in differing}, differing
 
 
-def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, unknown: bool) -> list[str]:
-    notes = []
-    if shared:
-        notes.append(", ".join(f"{name} {_text(value)}" for name, value in shared.items()))
+def _notes(
+    records: Sequence[HessianRecord], shared: Mapping[str, object], *, unknown: bool, carried: bool
+) -> list[str]:
+    notes, usual = [], {} if any(record.problem.split for record in records) else _USUAL
+    told = [f"{k} {v}" for k, v in shared.items() if v is not None and usual.get(k) != v]
+    if told:
+        notes.append(", ".join(told))
     crossed = [record.cross_client for record in records if record.cross_client]
     if any(UNRESOLVED in _relations(cross, _means([cross])) for cross in crossed):
         stopped = any(cross.converged is False for cross in crossed)  # never where the probes were fixed
@@ -172,9 +180,11 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
     notes.append(
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
         f"upward on few samples); ± probe: of the trace estimate, over its random probes{absent}"
+        + f"; {CARRIED_BY}: {MEANING}"
+        * carried
     )
     if any(record.problem.population == record.problem.samples for record in records):
-        notes.append("± data is 0 where the samples are the whole split, which it is about")
+        notes.append("no ± data where the samples are the whole split: the number is exact for it")
     residuals = [record.lambda_max.residual for record in records]
     if known := [residual for residual in residuals if not math.isnan(residual)]:
         notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")
@@ -184,8 +194,6 @@ def _notes(records: Sequence[HessianRecord], shared: Mapping[str, object], *, un
             "the interval of the trace"
         )
     notes += dict.fromkeys(note for record in records for note in record.problem.notes)
-    if any(math.isfinite(record.lambda_max.effective_samples) for record in records):
-        notes.append(f"{CARRIED_BY}: {MEANING}")
     return [*departures(record.problem for record in records), *notes, *dict.fromkeys(map(_pairs, crossed))]
 
 

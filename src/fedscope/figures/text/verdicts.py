@@ -4,16 +4,20 @@ Built from Hessian records, like the table.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label, method_name
 from fedscope.figures.text.tables import ABSENT, Table
 from fedscope.records.differences import COMPARISONS, Difference, differences_to_first, is_sharpness
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian import Compared, HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
+UNDECIDED = (
+    "in brackets why a difference of more than two standard errors is undecided: dof degrees of freedom of "
+    "its error, p of no difference, alone and adjusted for all verdicts"
+)
 FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flatter minima
 
 
@@ -31,14 +35,17 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
         if one.quantity in names and one.meaning and one.quantity not in _untold(found)
     ]
     explanation = (
-        "± standard error over probes and samples together, which the checkpoints share; "
-        f"{_judged(found)}{_undecided(found, len(reference.batch_sizes))}"
+        f"± standard error over probes and samples together, which the checkpoints share; {_judged(found)}"
     )
     return Table(
         f"Difference to {label(reference.checkpoint)}",
         ("checkpoint", *names),
         tuple(rows),
-        ("; ".join([explanation, *meanings]), *surprises(records)),
+        (
+            "; ".join([explanation, *meanings]),
+            *_advice(found, len(reference.batch_sizes)),
+            *surprises(records),
+        ),
     )
 
 
@@ -56,30 +63,17 @@ def _judged(found: Sequence[Sequence[Difference]]) -> str:
     return f"lower or higher: so sure that all {family} verdicts are right with 95 % (Holm)"
 
 
-def _undecided(found: Sequence[Sequence[Difference]], batches: int) -> str:
-    """Return advice for differences of twice their error that are undecided: by few batches or a bound."""
-    wide = [
-        one
-        for row in found
-        for one in row
-        if is_sharpness(one) and one.verdict == "undecided" and abs(one.value) > 2 * one.stderr
-    ]
-    untold = [name for name in _untold(found) if name in {one.quantity for one in wide}]
-    bounds = [
-        f"{one.bound:.2g} of {one.quantity}" for one in wide if abs(one.value) - one.bound <= 2 * one.stderr
-    ]
-    advice = ""
-    if len(bounds) < sum(not math.isnan(one.bound) for one in wide):
-        advice = f", but is wide where {batches} batches tell the error; a smaller --batch-size makes more"
+def _advice(found: Sequence[Sequence[Difference]], batches: int) -> Iterator[str]:
+    """Yield what the reasons of undecided differences mean, and what would decide them."""
+    wide = [one for row in found for one in row if one.reason]
+    bounds = [one for one in wide if abs(one.value) - one.bound <= 2 * one.stderr]
+    if chance := [one for one in wide if abs(one.value) - one.bound > 2 * one.stderr]:
+        few = f"; {batches} batches tell the error over the samples, a smaller --batch-size makes more"
+        yield UNDECIDED + few * any(map(is_sharpness, chance))
     if bounds:
-        advice += (
-            f"; beyond the errors, up to {', '.join(bounds)} may be bias of few samples, or a residual, and "
-            "leaves it undecided: more --samples, or a smaller --tol, narrow that"
-        )
-    if untold:
-        advice += f"; the bias of few samples is not known of {', '.join(untold)}: a smaller --batch-size "
-        advice += "tells it"
-    return advice
+        yield "bias of few samples, or a residual: more --samples, or a smaller --tol, narrow that"
+    if untold := [name for name in _untold(found) if name in {one.quantity for one in wide}]:
+        yield f"the bias of few samples is not known of {', '.join(untold)}: a smaller --batch-size tells it"
 
 
 def _untold(found: Sequence[Sequence[Difference]]) -> list[str]:
@@ -111,4 +105,10 @@ def _cell(difference: Difference) -> str:
     if math.isnan(difference.value):
         return UNRESOLVED
     shown = format_estimate(difference.value, difference.stderr, within=difference.bound)
-    return f"{shown}: {difference.verdict}" if difference.verdict else shown
+    return f"{shown}{stated(difference)}"
+
+
+def stated(one: Difference | Compared) -> str:
+    """Return a verdict as it stands behind its difference, with why it is undecided; "" for a distance."""
+    reason = f" ({one.reason})" if one.reason else ""
+    return f": {one.verdict}{reason}" if one.verdict else ""

@@ -12,7 +12,7 @@ are computed and not kept.
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,11 @@ class Journaled(Wrapper):
         return self._base.diagonal_parts(probes, most)
 
     def _read(self, path: Path) -> list[Product] | None:
-        try:
-            stored = read_bytes(path, _MOST)
-            with io.BytesIO(stored) as file, np.load(file, allow_pickle=False) as content:
-                parts = {name: torch.from_numpy(content[name]).to(self.device) for name in content.files}
-            vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
-        except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError):
+        parts = {name: part.to(self.device) for name, part in read_arrays(path).items()}
+        if "vectors" not in parts:
             return None
-        self._room.left -= len(stored)
+        self._room.left -= sum(part.nbytes for part in parts.values())
+        vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
         forms, onto = parts.get("forms"), parts.get("onto")
         return [
             Product(
@@ -117,17 +114,30 @@ class Journaled(Wrapper):
                 torch.tensor(errors, dtype=torch.float64) for errors in map(_errors, products) if any(errors)
             ],
         }
-        arrays: dict[str, Any] = {
-            name: _known(torch.stack(part)).cpu().numpy() for name, part in parts.items() if part
-        }
+        arrays = {name: torch.stack(part) for name, part in parts.items() if part}
         self._room.left -= sum(array.nbytes for array in arrays.values())
         if self._room.left < 0:
             return
         try:
-            with atomic_file(path, below=self._below, durable=False) as file:
-                np.savez(file, **arrays)
+            write_arrays(path, arrays, below=self._below)
         except OSError:
             self._room.left = 0  # the disk is full or read-only: nothing more is kept
+
+
+def read_arrays(path: Path) -> dict[str, Tensor]:
+    """Return what :func:`write_arrays` wrote; nothing where the file is not there, or damaged."""
+    try:
+        with io.BytesIO(read_bytes(path, _MOST)) as file, np.load(file, allow_pickle=False) as content:
+            return {name: torch.from_numpy(content[name]) for name in content.files}
+    except (UserError, OSError, ValueError, KeyError, EOFError, BadZipFile, NotImplementedError):
+        return {}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Tensor], *, below: Path | None) -> None:
+    """Write tensors to an .npz file, by name; bfloat16 as float32."""
+    plain: dict[str, Any] = {name: _known(array).cpu().numpy() for name, array in arrays.items()}
+    with atomic_file(path, below=below, durable=False) as file:
+        np.savez(file, **plain)
 
 
 def _key(rows: Tensor, onto: Tensor | None) -> str:

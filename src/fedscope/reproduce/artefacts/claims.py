@@ -197,8 +197,10 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
         return _Compared("undecided", lead, f"{shown}, but {apart}")
     if not known:
         return _Compared("undecided", lead, f"{shown}, of no known error")
-    if min(len(ours.numbers), len(theirs.numbers)) == 1 and not QUANTITIES[statement.quantity].static:
-        shown += f" (one seed{_borrowed(place.spread)})"
+    single = min(len(ours.numbers), len(theirs.numbers)) == 1
+    seeds = single and not QUANTITIES[statement.quantity].static
+    told = [f"one seed{_borrowed(place.spread)}"] * seeds + [found.reason] * bool(found.reason)
+    shown += f" ({'; '.join(told)})" * bool(told)
     if found.verdict == "undecided":
         return _Compared("undecided", lead, shown)
     return _Compared("holds" if lead > 0 else "does not hold", lead, shown)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from fedscope.figures.numbers import format_estimate
+from fedscope.figures.text.verdicts import UNDECIDED
 from fedscope.records.artefact import ArtefactRecord, Cell, PaperValue
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.artefacts.departures import of_some
@@ -108,11 +109,13 @@ def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
     found = [
         "The verdicts of each artefact are right together with 95 % (Holm's procedure), if its errors are."
     ]
-    if any("(one seed)" in text for text in texts):
+    if any("one seed" in text and "one seed; spread" not in text for text in texts):
         found.append(
-            "Where “one seed” stands alone, the variation between trainings is in no error: such a verdict "
-            "is on the runs here, not on the methods."
+            "Where “one seed” stands without a spread, the variation between trainings is in no error: such "
+            "a verdict is on the runs here, not on the methods."
         )
+    if any(" verdicts)" in text for text in texts):
+        found.append(f"{UNDECIDED[0].upper()}{UNDECIDED[1:]}.")
     if any(claim.statement.endswith(" in lambda_max") for claim in claims):
         found.append(
             "Differences of λ_max are without the upward bias of few samples, which each value has, where "

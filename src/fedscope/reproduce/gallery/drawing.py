@@ -8,9 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
+from fedscope.figures.intervals import reach
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.dots import Dots, dots_figure
+from fedscope.figures.runs.groups import percent_band
 from fedscope.figures.runs.lines import Line, Panel, Values
 from fedscope.figures.runs.sharpness import against_figure
 from fedscope.figures.spectrum.densities import density_figure
@@ -68,10 +70,10 @@ def _curves(record: ArtefactRecord) -> list[Figure]:
     for row, ones in _by_row(record).items():
         shortest = min(len(one.accuracy) for one in ones)
         values = np.array([[100 * a for a in one.accuracy[:shortest]] for one in ones])
-        band = values.std(0, ddof=1) if len(ones) > 1 else None
+        band = percent_band(values)
         rounds = np.arange(1.0, shortest + 1)
         lines.append(Line(row, rounds, values.mean(0), band, family=family(row, record.rows)))
-    spread = "bands: ± one standard deviation over seeds" * any(line.band is not None for line in lines)
+    spread = "bands: 95 % intervals of the mean over seeds" * any(line.band is not None for line in lines)
     return [rounds_figure(lines, y_label="test accuracy (%)", caption=spread)]
 
 
@@ -166,15 +168,22 @@ def _sweep(record: ArtefactRecord) -> list[Figure]:
 
 def _error_kind(entries: Sequence[Cell]) -> str:
     if all(entry.seeds > 1 for entry in entries):
-        return "± one standard deviation over seeds"
-    return "± one standard error of the measurement, of one seed"
+        return "95 % intervals of the mean over seeds"
+    return "95 % intervals of the measurement, of one seed"
 
 
 def _entries_line(label: str, x: Sequence[float], entries: Sequence[Cell], *, level: bool = False) -> Line:
     values = _numbers([e.value for e in entries])
-    errors = [e.spread for e in entries]
+    errors = [_reach(e) for e in entries]
     band = None if None in errors else _numbers(errors)
     return Line(label, _numbers(x), values, band, level)
+
+
+def _reach(entry: Cell) -> float | None:
+    """Return half of a cell's 95 % interval: of its mean over seeds, of one seed of the measurement."""
+    if entry.spread is None or entry.seeds < 2:
+        return None if entry.spread is None else reach(entry.spread)
+    return reach(entry.spread / math.sqrt(entry.seeds), entry.seeds - 1)
 
 
 def _dots(record: ArtefactRecord) -> list[Figure]:
@@ -182,7 +191,7 @@ def _dots(record: ArtefactRecord) -> list[Figure]:
     column = record.columns[0]
     known = [e for e in record.entries if e.column == column and e.value is not None]
     series = {
-        name: Dots(title, {e.row: (float(e.value or 0), e.spread) for e in known if e.quantity == name})
+        name: Dots(title, {e.row: (float(e.value or 0), _reach(e)) for e in known if e.quantity == name})
         for name, title in record.quantities.items()
     }
     panels = [[series[name] for name in names] for names in record.panels or [[n] for n in series]]

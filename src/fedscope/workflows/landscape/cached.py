@@ -24,17 +24,16 @@ def cached_scans(
 
     A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
     """
-    results, products, shared = ResultCache(keep), ResultCache(keep), None
+    results, shared = ResultCache(keep), None
     records: list[LandscapeRecord] = []
     for problem in problems:
         name = _name(problem, plane, center.sha256)
         record = results.result(name)
         if not isinstance(record, LandscapeRecord):
-            shared = shared or SharedSlice(slice_through(center, plane, stage, cache=products), center)
+            shared = shared or SharedSlice(slice_through(center, plane, stage, cache=results), center)
             record = scan(problem, plane, stage, shared=shared, keep=keep)
             results.finish(name, record)
         records.append(record.edited(checkpoint=problem.checkpoint))
-    products.delete_products()
     return records
 
 

@@ -104,10 +104,8 @@ def scan_rounds(
     """
     last = problems[-1]
     cache = ResultCache(keep if group is None else None)
-    shared = SharedSlice(slice_through(last, plane, stage, cache=cache, group=group), last)
-    frames = [
+    shared = SharedSlice(slice_through(last, plane, stage, cache=cache, again=again, group=group), last)
+    return [
         scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
         for problem in problems
     ]
-    cache.delete_products()
-    return frames

@@ -1,19 +1,20 @@
 """Which slice of weight space a landscape shows: its directions by name, and what was learned on the way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch.distributed import ProcessGroup
 
 from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.flat_loss import FlatLoss
-from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_finite, check_products
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.results import Eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
@@ -57,6 +58,7 @@ def slice_through(
     waypoints: Waypoints | None = None,
     *,
     cache: ResultCache | None = None,
+    again: bool = False,
     group: ProcessGroup | None = None,
 ) -> Slice:
     """Return the slice that a plane names, around the problem's weights or through the waypoints.
@@ -72,14 +74,15 @@ def slice_through(
         plane: the name of the directions, the tolerance of eigenvectors, and what BatchNorm does.
         stage: see ``measure``.
         waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
-        cache: keeps the products of eigenvectors.
+        cache: keeps eigenvectors, which every command finds again, and their products until then.
+        again: do not look for eigenvectors there.
         group: processes that share them.
     """
     kind, own = plane.directions, (problem.model, problem.loss_fn, problem.batches)
     check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))
     if kind in _OPERATORS:
         operator = _OPERATORS[kind](*own, bn=plane.bn, group=group)
-        return _eigen(problem, cache.operator(operator) if cache else operator, kind, stage, tol=plane.tol)
+        return _eigen(problem, operator, plane, stage, cache or ResultCache(None), again=again)
     if kind == "random":
         generator = torch_stream(problem.source.seed, kind)
         return Slice(random_directions(problem.model, generator))
@@ -99,10 +102,22 @@ def slice_through(
     return Slice(found)
 
 
-def _eigen(problem: Problem, operator: Operator, kind: DirectionsName, stage: Stage, *, tol: float) -> Slice:
+def _eigen(
+    problem: Problem, base: LossOperator, plane: Plane, stage: Stage, cache: ResultCache, *, again: bool
+) -> Slice:
+    kind, seed = plane.directions, problem.source.seed
+    question = {"eigenvectors": kind, "tol": plane.tol, "seed": seed}
     with stage(f"{problem.title}: eigenvectors, products") as progress:
-        pairs = top_eigenpairs(
-            operator, k=2, tol=tol, generator=torch_stream(problem.source.seed, kind), progress=progress
-        )
-    check_products(str(problem.path), operator, pairs.values)
+        known = {} if again else cache.vectors(base, question)
+        if known.keys() == {"values", "vectors", "converged"}:
+            vectors = known["vectors"].to(base.device, base.dtype)
+            pairs = replace(
+                Eigenpairs.bare(known["values"], vectors, 0, seed), converged=bool(known["converged"])
+            )
+        else:
+            operator, generator = cache.operator(base), torch_stream(seed, kind)
+            pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
+            check_products(str(problem.path), operator, pairs.values)
+            kept = {"values": pairs.values, "vectors": pairs.vectors}
+            cache.keep_vectors(base, question, {**kept, "converged": torch.tensor(pairs.converged)})
     return Slice(eigen_directions(pairs, name=kind), pairs.values.tolist(), pairs.converged)

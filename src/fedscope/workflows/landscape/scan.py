@@ -63,7 +63,7 @@ def scan(
     start = time.perf_counter()
     cache, metrics = ResultCache(keep if group is None else None), _metrics(plane.metrics)
     if shared is None:
-        chosen = slice_through(problem, plane, stage, waypoints, cache=cache, group=group)
+        chosen = slice_through(problem, plane, stage, waypoints, cache=cache, again=again, group=group)
     elif shared.found_at.sha256 == problem.sha256:
         chosen = shared.slice
     else:
@@ -87,7 +87,6 @@ def scan(
             group=group,
             progress=progress,
         )
-    cache.delete_products()
     with stage(f"{problem.title}: curvature at the centre, axes") as progress:
         curvature = _curvature(problem, plane, chosen, values)
         progress(len(values), len(values))

@@ -2,6 +2,7 @@
 
     FOLDER/products/IDENTITY/…npz   products of one operator, until the results made of them are written
     FOLDER/points/IDENTITY.rows     points of one slice (fedscope.landscape.surfaces.point_cache)
+    FOLDER/vectors/KEY/pairs.npz    eigenvectors that slices lie along, for the next command
     FOLDER/KEY.json                 a result of any command, the recipes' included
 
 All are named by content alone: the weights, the samples, the outputs of network and loss on them (so that a
@@ -13,13 +14,16 @@ Paths in a result are relative to the registry, which may be moved.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.product_cache import Journaled, Room, identity
+from fedscope.landscape.operators.product_cache import Journaled, Room, identity, read_arrays, write_arrays
 from fedscope.records.reading import Kept
 from fedscope.storage import expire, is_writable, remove_tree, write_text
 from fedscope.validation import Plain
@@ -57,6 +61,23 @@ class ResultCache:
             expire(folder.parent, _DAYS, below=self._folder.parent)
         self._used.add(folder)
         return Journaled(base, folder, below=self._folder.parent, room=self._room)
+
+    def vectors(self, op: LossOperator, request: dict[str, Any]) -> dict[str, Tensor]:
+        """Return what was kept of an operator's eigenvectors; nothing where that is nothing."""
+        path = self._folder and self._folder / "vectors" / key(op, request) / "pairs.npz"
+        return read_arrays(path) if path else {}
+
+    def keep_vectors(self, op: LossOperator, request: dict[str, Any], arrays: Mapping[str, Tensor]) -> None:
+        """Keep an operator's eigenvectors for some weeks, where the folder can be written to."""
+        if self._folder is None:
+            return
+        path = self._folder / "vectors" / key(op, request) / "pairs.npz"
+        below = self._folder.parent
+        if is_writable(path, below=below):
+            expire(path.parents[1], _DAYS, below=below)
+            with suppress(OSError):
+                write_arrays(path, arrays, below=below)
+                self.delete_products()
 
     def result(self, key: str) -> Kept | None:
         """Return the result of this key, if there is one that can be read."""

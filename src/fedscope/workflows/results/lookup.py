@@ -18,6 +18,7 @@ from fedscope.errors import UserError
 from fedscope.records.cross_client import CrossClient
 from fedscope.records.estimates import Estimate
 from fedscope.records.hessian import HessianRecord, Trace
+from fedscope.records.precision import precision
 from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
@@ -27,7 +28,7 @@ ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
 _UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
 # Of a problem, what changes rounding or speed alone, or follows from network and data.
-_LABELS = ("device", "threads", "form", "form_reason", "notes", "departs")
+_LABELS = ("device", "threads", "form", "form_reason", "notes", "departs", "whole")
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ class Earlier(NamedTuple):
 def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Earlier | None:
     """Return the record that meets the criteria and lacks the fewest parts of a request.
 
-    Of several, the one with the least that was not asked for: so a question gets its own answer again. None
-    where no record has eigenvalues or a trace that will do, or the estimators are not our own.
+    Of several, the one with the least that was not asked for, so that a question gets its own answer again,
+    and then the most precise. None where no record has eigenvalues or a trace that will do, or the estimators
+    are not our own.
     """
     if not request.certified:
         return None
@@ -70,7 +72,11 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
         if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
     found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
-    return min(found, key=lambda one: (len(one.missing), _beyond(one.record, request)), default=None)
+    return max(
+        found,
+        key=lambda one: (-len(one.missing), -_beyond(one.record, request), precision(one.record)),
+        default=None,
+    )
 
 
 def meets(record: HessianRecord, criteria: Criteria) -> bool:

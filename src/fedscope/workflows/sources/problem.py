@@ -1,5 +1,6 @@
 """The model, loss and batches that are analysed, of a checkpoint or of a user's own model and data."""
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -74,6 +75,11 @@ class Problem:
         info = self.info or self.registered
         return info.settings.method if info and info.settings.method != UNKNOWN else None
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the samples are all of the user's own data."""
+        return self.info is None and (self.source.samples or math.inf) > self.batches.samples
+
     @cached_property
     def checkpoint(self) -> dict[str, object]:
         """Which weights these are, for a result's ``checkpoint`` entry."""
@@ -95,6 +101,7 @@ class Problem:
             "samples": self.batches.samples,
             "batch_size": max(self.batches.sizes),
             "dtype": str(own.dtype).removeprefix("torch."),
+            **({"whole": True} if self._is_whole else {}),
             "seed": own.seed,
             "device": str(own.device),
             "threads": torch.get_num_threads(),
