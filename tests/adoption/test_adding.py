@@ -131,7 +131,10 @@ def test_flowers_folder(tmp_path: Path) -> None:
         np.savez(tmp_path / f"round-{round}-weights.npz", *[tensor.numpy() for tensor in state.values()])
     registry = Registry(tmp_path / "runs")
     run, notes = add(tmp_path, identify("mlp_digits", "digits"), registry, "flower")
-    assert notes == ("named 4 arrays in the order of the network's state_dict()",)
+    assert notes == (
+        "named 4 arrays in the order of the network's state_dict() (in all 2 files: round-10-weights.npz, "
+        "round-2-weights.npz)",
+    )
     assert load_checkpoint(run.final).info.round == 10
     assert run.clients() == []
     np.savez(tmp_path / "client_3.npz", *[tensor.numpy() for tensor in states[0].values()])

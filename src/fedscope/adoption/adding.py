@@ -1,7 +1,7 @@
 """Files that another program wrote, as a run of the registry."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -10,9 +10,12 @@ from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity
 from fedscope.adoption.layouts import Layout, look
 from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.file.schema import ModelSpec
+from fedscope.checkpoints.foreign.fitting import Fitted
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.whose import pairing_in
+from fedscope.choices import BatchNormMode
 from fedscope.storage import remove_tree
 
 
@@ -26,6 +29,8 @@ def add(
     round: int | None = None,
     clients: Sequence[Path] | Mapping[int, Path] = (),
     entry: str = "",
+    client_entry: str | None = None,
+    bn: BatchNormMode = "eval",
 ) -> tuple[Run, tuple[str, ...]]:
     """Register the checkpoints at ``path``; return the run, what was renamed or left out, and who is who.
 
@@ -38,33 +43,34 @@ def add(
         round: that the newest global model is of, where its file does not say; else 0.
         clients: the clients' files where they are not beside it, as :func:`look` takes them.
         entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
+        client_entry: the same in the clients' files; None: as ``entry``.
+        bn: ``recalibrate``: BatchNorm's statistics may lack, and every measurement has to estimate them.
 
     Raises:
         UserError: a file cannot be read or does not fit the network; nothing is registered then.
     """
     layout = look(path, clients)
     newest = layout.round if round is None else round
-    spec, fitted = identity.fitted(read(layout.final), str(layout.final), entry)
-    identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
-    notes = (*fitted.notes, *_broken(fitted.state))
+    files = _Files(identity, entry, entry if client_entry is None else client_entry, bn)
+    spec, final = files.fitted(layout.final, read(layout.final))
+    files.identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
     values = dict(known or {})
     if newest:
         values.setdefault("rounds", newest)
     if count := _count(layout):
         values.setdefault("clients", count)
-    adopted = Adopted(
-        registry, name, spec, identity, source=f"{path}: {layout.title}",
-        known=values, notes=notes,
-    )  # fmt: skip
+    adopted = Adopted(registry, name, spec, files.identity, source=f"{path}: {layout.title}", known=values)
     try:
         for client, file, origin, tensors in layout.uploads():
-            state = identity.fitted(tensors, f"{file} (client {client})", entry)[1].state
+            state = files.fitted(file, tensors, client)[1].state
             adopted.upload(client, state, newest or 0, told=layout.told, origin=origin)
         for earlier, file in layout.kept.items():
-            adopted.after_round(_state(identity, file, entry), earlier)
+            adopted.after_round(files.fitted(file, read(file))[1].state, earlier)
         for mean, file in layout.averages.items():
-            adopted.average(mean, _state(identity, file, entry), newest or 0)
-        adopted.final(fitted.state, newest or 0)
+            adopted.average(mean, files.fitted(file, read(file))[1].state, newest or 0)
+        notes = (*files.notes, *layout.notes, *_odd(final.state))
+        adopted.tell(notes)
+        adopted.final(final.state, newest or 0)
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise
@@ -72,10 +78,55 @@ def add(
     return adopted.run, (*identity.notes, *notes, *(pairing.lines if pairing else ()))
 
 
-def _broken(state: Mapping[str, Tensor]) -> Iterator[str]:
+@dataclass
+class _Files:
+    """Reads the run's files, and keeps what was changed in each."""
+
+    identity: Identity
+    entry: str
+    client_entry: str
+    bn: BatchNormMode
+    first: str = ""  # the global model's file
+    count: int = 0
+    changes: dict[str, list[str]] = field(default_factory=dict)  # note → the files that it is of
+
+    def fitted(
+        self, file: Path, tensors: Mapping[str, Tensor], client: int | None = None
+    ) -> tuple[ModelSpec, Fitted]:
+        """Return the network and state of a file's ``tensors``, a client's or a global model's."""
+        what, entry, flag = str(file), self.entry, "--entry"
+        if client is not None:
+            what, entry, flag = f"{file} (client {client})", self.client_entry, "--client-entry"
+        spec, fitted = self.identity.fitted(tensors, what, entry, flag=flag, bn=self.bn)
+        for note in fitted.notes:
+            self.changes.setdefault(note, []).append(file.name if client is None else f"client {client}")
+        self.first, self.count = self.first or file.name, self.count + 1
+        return spec, fitted
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """A line for each change, with the files that it is of where these are not the global model alone."""
+        for note, names in self.changes.items():
+            which = f"all {self.count}" if len(names) == self.count else f"{len(names)} of {self.count}"
+            yield note if names == [self.first] else f"{note} (in {which} files: {listed(names)})"
+
+
+def _odd(state: Mapping[str, Tensor]) -> Iterator[str]:
     names = [name for name, tensor in state.items() if not tensor.isfinite().all()]
     if names:
         yield f"the weights are not finite ({listed(names, 3)}): nothing can be measured at them"
+    new = [
+        name
+        for name, mean in state.items()
+        if name.endswith("running_mean")
+        and not mean.any()
+        and bool((state.get(name.replace("running_mean", "running_var"), mean) == 1).all())
+    ]
+    if new:
+        yield (
+            f"BatchNorm never saw a sample ({listed(new, 3)}: mean 0, variance 1): measure with "
+            "--bn recalibrate, which estimates the statistics on the samples"
+        )
 
 
 def _count(layout: Layout) -> int:
@@ -83,7 +134,3 @@ def _count(layout: Layout) -> int:
     if layout.rows:
         return len(layout.table())
     return len(layout.clients) if layout.clients.keys() == {*range(len(layout.clients))} else 0
-
-
-def _state(identity: Identity, file: Path, entry: str) -> dict[str, Tensor]:
-    return identity.fitted(read(file), str(file), entry)[1].state

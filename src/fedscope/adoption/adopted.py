@@ -96,6 +96,13 @@ class Adopted:
             }
         )
 
+    def tell(self, notes: Sequence[str]) -> None:
+        """Write into the manifest what was renamed or left out."""
+        manifest = self.run.manifest()
+        assert manifest.added is not None
+        added = manifest.added.model_copy(update={"notes": (*manifest.added.notes, *notes)})
+        self.run.write_manifest(manifest.model_copy(update={"added": added}))
+
     def final(self, state: Mapping[str, Tensor], round: int) -> None:
         """Write the last global model, which finishes the run: call it last."""
         save_checkpoint(self.run.final, state, self.info(round))

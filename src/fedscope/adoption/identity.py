@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedscope.adoption.rows_file import read_partition
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
-from fedscope.checkpoints.foreign.fitting import Fitted, fit
+from fedscope.checkpoints.foreign.fitting import STATISTICS, Fitted, fit
 from fedscope.checkpoints.registry.rows import ClientRows
+from fedscope.choices import BatchNormMode
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import catalogue as data_catalogue
@@ -34,16 +37,25 @@ class Identity:
     rows: ClientRows | None = None  # of each client, where the data come divided
     notes: tuple[str, ...] = ()  # what a user may not expect of network or data
 
-    def fitted(self, tensors: Mapping[str, Tensor], what: str, entry: str = "") -> tuple[ModelSpec, Fitted]:
-        """Return the variant and the state that ``tensors`` are.
+    def fitted(
+        self,
+        tensors: Mapping[str, Tensor],
+        what: str,
+        entry: str = "",
+        *,
+        flag: str = "--entry",
+        bn: BatchNormMode = "eval",
+    ) -> tuple[ModelSpec, Fitted]:
+        """Return the variant and the state that ``tensors`` are; for the arguments see :func:`fit`.
 
         Raises:
             UserError: they fit no variant; the message is about the first.
         """
         refusal: UserError | None = None
         for spec, wanted in self.variants:
+            unread = [name for name in wanted if name.endswith(STATISTICS)]
             try:
-                return spec, fit(tensors, wanted, what, entry=entry)
+                return spec, fit(tensors, wanted, what, entry=entry, flag=flag, statistics=unread, bn=bn)
             except UserError as error:
                 refusal = refusal or error
         assert refusal is not None
@@ -57,6 +69,7 @@ def identify(
     data_dir: Path | None = None,
     augmentation: str | None = None,
     test_data: str | None = None,
+    partition: Path | None = None,
 ) -> Identity:
     """Return the identity that a network and a data set name.
 
@@ -67,9 +80,10 @@ def identify(
         data_dir: where the data set is.
         augmentation: the pipeline whose normalisation the network was trained with; None: the set's first.
         test_data: ``MODULE:FACTORY`` of the samples to evaluate on, of one's own data.
+        partition: a file of each client's rows, as :func:`read_partition` takes it.
 
     Raises:
-        UserError: there is no such network or data set, or its files cannot be read.
+        UserError: there is no such network or data set, or no such rows; or its files cannot be read.
     """
     dataset = resolved(dataset, DATASETS)
     if isinstance(model, str):
@@ -78,6 +92,8 @@ def identify(
     if test_data and not is_own(dataset):
         raise UserError(f"--test-data is for data of your own, MODULE:FACTORY; {dataset} is none")
     if users and not (is_own(dataset) or dataset in data_catalogue.DATASETS):
+        if partition:
+            raise UserError(f"--rows needs data that can be read, and {dataset} is just a name")
         return Identity((_named(model),), DataSpec(name=dataset))
     found = data_catalogue.load(dataset, data_dir, test_data, model if isinstance(model, str) else None)
     augmentation, pipeline = data_catalogue.pipeline(dataset, augmentation)
@@ -91,9 +107,15 @@ def identify(
         variants = list(_variants(model, len(found.classes), int(found.train.images.shape[1])))
     known: dict[str, object] = {"test_data": test_data} if test_data else {}
     rows = _divided(found)
+    if rows and partition:
+        raise UserError(f"{dataset} makes a data set for each client; leave --rows out")
+    if rows:
+        notes.insert(0, f"{dataset} makes a data set for each of {len(rows.clients)} clients")
+    elif partition:
+        rows = read_partition(partition, len(found.train))
+        notes.insert(0, _held(partition, rows, len(found.train)))
     if rows:
         known |= {"partition": "own", "clients": len(rows.clients)}
-        notes.insert(0, f"{dataset} makes a data set for each of {len(rows.clients)} clients")
     data = DataSpec(
         name=dataset,
         augmentation=augmentation,
@@ -111,6 +133,13 @@ def _divided(dataset: Dataset) -> ClientRows | None:
         return None
     rows = [(owners == client).nonzero()[:, 0] for client in range(1 + int(owners.max()))]
     return ClientRows.from_tensors(rows, torch.empty(0, dtype=torch.int64))
+
+
+def _held(path: Path, rows: ClientRows, samples: int) -> str:
+    every = np.concatenate(rows.clients)
+    shared = len(every) - len(held := np.unique(every))
+    again = f", {shared:,} of them more than once" if shared else ""
+    return f"{path.name} gives {len(rows.clients)} clients {len(held):,} of {samples:,} training rows{again}"
 
 
 def _named(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:

@@ -4,7 +4,12 @@
 - FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt``
   after R rounds, the means of the selected and of all clients and the server's model, a state_dict each;
   ``R_clnt_params_list.npy``, the clients' parameters as rows.
-- Flower's how-to on checkpoints: ``round-R-weights.npz`` or ``model_round_R.pth``, the global models.
+- A file for each round, beside it the newest round's clients: Flower's how-to on checkpoints
+  (``round-R-weights.npz``, ``model_round_R.pth``), fluke (``rRRRR_server.pth``, ``rRRRR_client_K.pth``),
+  Plato (``checkpoint_MODEL_R.pth``), FLGo (``NAME.R``).
+- NVFlare: ``FL_global_model.pt``, also below ``JOB/server/simulate_job/app_server``.
+- pfl: ``checkpoint.pt`` beside ``central_optimizer.pt``.
+- APPFL: ``checkpoint_CLIENT_DATE.pth``, the model that each client has kept.
 - Hugging Face's libraries: ``config.json`` beside ``model.safetensors`` or ``pytorch_model.bin``.
 """
 
@@ -15,16 +20,34 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.file.other_programs import check_whole
 from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, numbered, read
 from fedscope.choices import Told
 from fedscope.errors import UserError
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
-_ROUND = re.compile(
-    r"(?:[a-z]+[-_])*round[-_]?([0-9]{1,9})(?:[-_][a-z]+)*\.(?:npz|pt|pth|safetensors)", re.IGNORECASE
+_SERIES = (  # of a file for each round: title, name
+    (
+        "a file of each round (Flower)",
+        r"(?:[a-z]+[-_])*round[-_]?(?P<round>[0-9]{1,9})(?:[-_][a-z]+)*\.(?:npz|pt|pth|safetensors)",
+    ),
+    ("rRRRR_server.pth and rRRRR_client_K.pth (fluke)", r"r(?P<round>[0-9]{1,9})_server\.pth"),
+    ("checkpoint_MODEL_R.pth (Plato)", r"checkpoint_.+_(?P<round>[0-9]{1,9})\.pth"),
+    ("NAME.R (FLGo)", r".*_M.+_R[0-9]+_B.+\.(?P<round>[0-9]{1,9})"),
 )
+_GLOBAL = (  # of one global model: title, file, another that lies beside it
+    ("server.pt and client_K.pt (FedAlign)", "server.pt", "server.pt"),
+    ("server.pth and client_K.pth (fluke)", "server.pth", "server.pth"),
+    ("checkpoint.pt (pfl)", "checkpoint.pt", "central_optimizer.pt"),
+    *(
+        ("FL_global_model.pt (NVFlare)", f"{below}FL_global_model.pt", f"{below}FL_global_model.pt")
+        for below in ("", "app_server/", "server/simulate_job/app_server/")
+    ),
+)
+_BEST = "best_FL_global_model.pt"
+_DATED = re.compile(r"checkpoint_(.+)_[0-9]{4}(?:-[0-9]{2}){5}\.pth")  # APPFL's
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_SERVERS = ("server.pt", "server.pth")
 
 
 @dataclass(frozen=True)
@@ -39,6 +62,7 @@ class Layout:
     clients: dict[int, Path] = field(default_factory=dict)
     rows: Path | None = None  # an array with a row of parameters for each client
     told: Told = "name"  # how it was told which client is which
+    notes: tuple[str, ...] = ()  # which files are left out
 
     def uploads(self) -> Iterator[tuple[int, Path, str, dict[str, Tensor]]]:
         """Yield (client, file, which file or row this is, its tensors), one at a time.
@@ -78,7 +102,7 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layou
     """
     if not clients:
         return _layout(path, clients_in)
-    layout = _layout(path, lambda _: {})
+    layout = _layout(path, lambda *_: {})
     files = [*clients.values()] if isinstance(clients, Mapping) else [*clients]
     for file in files:
         if not file.exists():
@@ -120,38 +144,49 @@ def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
     return numbers or tuple(map(Path, texts))
 
 
-def _layout(path: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout:
+def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layout:
     if path.is_file():
         return Layout("a file", path)
     if not path.is_dir():
         raise UserError(f"no such file or folder: {path}")
+    check_whole(path)
     if any((path / name).is_file() for name in (*SINGLE, *SHARDED)):
         return Layout("a folder of Hugging Face's kind", path)
-    server = next((path / name for name in _SERVERS if (path / name).is_file()), None)
-    if server is not None:
-        return Layout("server.pt and client_K.pt (FedAlign)", server, clients=beside(path))
+    for title, name, other in _GLOBAL:
+        if (file := path / name).is_file() and (path / other).is_file():
+            best = file.with_name(_BEST)
+            notes = (f"left out {_BEST}: name that file to register it",) * best.is_file()
+            return Layout(title, file, clients=beside(file.parent, ""), notes=notes)
     layout = _means(path) or _rounds(path, beside)
     if layout is None:
+        kept = sorted({match[1] for file in path.iterdir() if (match := _DATED.fullmatch(file.name))})
         raise UserError(
-            f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz or {' or '.join(SINGLE)}; "
-            "name the global model's file"
+            f"{path} holds the models of clients alone ({listed(kept)}), as APPFL keeps them: name the "
+            "global model's file, and each of these with --client K=FILE"
+            if kept
+            else f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz, {' or '.join(SINGLE)}, nor "
+            "other names that docs/foreign.md lists; name the global model's file"
         )
     return layout
 
 
-def _rounds(folder: Path, beside: Callable[[Path], dict[int, Path]]) -> Layout | None:
-    of_round: dict[int, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if match := _ROUND.fullmatch(path.name):
-            round = int(match[1])
-            if round in of_round:
-                raise UserError(f"{of_round[round]} and {path.name} are both of round {round}; name one file")
-            of_round[round] = path
-    if not of_round:
-        return None
-    newest = max(of_round)
-    last = of_round.pop(newest)
-    return Layout("a file of each round (Flower)", last, newest, of_round, clients=beside(folder))
+def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layout | None:
+    for title, form in _SERIES:
+        matches = [re.fullmatch(form, path.name, re.IGNORECASE) for path in sorted(folder.iterdir())]
+        found = [match for match in matches if match and not _DATED.fullmatch(match[0])]
+        of_round = dict[int, Path]()
+        for match in found:
+            if (round := int(match["round"])) in of_round:
+                raise UserError(f"{of_round[round]} and {match[0]} are both of round {round}; name one file")
+            of_round[round] = folder / match[0]
+        if len({match[0][: match.start("round")] + match[0][match.end("round") :] for match in found}) > 1:
+            raise UserError(f"{folder} holds rounds of several trainings; name one file")
+        if found:
+            newest = max(found, key=lambda match: int(match["round"]))
+            clients = beside(folder, newest[0][: newest.end("round")])
+            round = int(newest["round"])
+            return Layout(title, of_round.pop(round), round, of_round, clients=clients)
+    return None
 
 
 def _means(folder: Path) -> Layout | None:

@@ -88,7 +88,7 @@ def test_an_averaged_model_of_torch() -> None:
     [
         (
             prefixed(STATE, "model.") | prefixed(STATE, "model_ema.module."),
-            r"holds the network's tensors 2 times, below model, model_ema; choose one with --entry",
+            r"tensors 2 times, below model \(the network\), model_ema \(an average\); .* as --entry model$",
         ),
         (
             {name: t for name, t in STATE.items() if name.startswith("conv")},

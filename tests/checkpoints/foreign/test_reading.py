@@ -63,9 +63,9 @@ def test_a_whole_module_is_refused_with_the_way_out(tmp_path: Path) -> None:
     torch.save(nn.Linear(3, 2), tmp_path / "model.pt")
     with pytest.raises(UserError, match=r"code \(torch\.nn\.modules\.linear\.Linear\)"):
         read(tmp_path / "model.pt")
-    torch.save({"model": STATE, "args": Namespace(lr=0.1)}, tmp_path / "torchvision.pt")
+    torch.save({"model": STATE, "args": Namespace(ema=nn.Linear(3, 2).weight)}, tmp_path / "hidden.pt")
     with pytest.raises(UserError, match=r"\(argparse\.Namespace\).*state_dict\(\)"):
-        read(tmp_path / "torchvision.pt")
+        read(tmp_path / "hidden.pt")
 
 
 def test_what_holds_no_tensors_is_refused(tmp_path: Path) -> None:

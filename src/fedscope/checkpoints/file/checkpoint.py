@@ -18,15 +18,18 @@ import torch
 from torch import Tensor
 
 from fedscope import __version__, extras
+from fedscope.checkpoints.file import stand_ins
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint, is_container
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, seal, upgraded
+from fedscope.checkpoints.file.other_programs import converted_by
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError, mend
 from fedscope.storage import atomic_file, open_regular
 from fedscope.storage.limits import check_extent, check_plain
 
+_NO_CODE = "no checkpoint, or a pickle that asks to run code"
 MOST_REPEATS = 16  # times that tied weights may make a state_dict larger than its file
 
 State = Mapping[str, Tensor]
@@ -105,12 +108,13 @@ def describe_checkpoint(path: Path) -> tuple[CheckpointInfo, str]:
     return claimed.info, claimed.sha256
 
 
-def read_content(path: Path, *, mapped: bool = False) -> object:
+def read_content(path: Path, *, mapped: bool = False, foreign: bool = False) -> object:
     """Return the content that ``torch.save`` wrote; only tensors and plain data are ever loaded.
 
     Args:
         path: the file.
         mapped: leave the tensors on the disk until they are used.
+        foreign: put :mod:`fedscope.checkpoints.file.stand_ins` where another program's objects were.
 
     Raises:
         UserError: no such file, truncated or damaged, or a pickle that asks to run code.
@@ -122,16 +126,21 @@ def read_content(path: Path, *, mapped: bool = False) -> object:
             check_checkpoint(path)
         else:
             check_before_containers(path)
-        with warnings.catch_warnings():  # torch comments on foreign pickles before it refuses them
-            warnings.simplefilter("ignore")
+        allowed = stand_ins.for_names(path) if foreign else []
+        with warnings.catch_warnings(), torch.serialization.safe_globals(allowed):
+            warnings.simplefilter("ignore")  # torch comments on foreign pickles before it refuses them
             content = _loaded(path, mapped=mapped)
         check_extent(content)
+        if stand_ins.hides_tensors(content):
+            raise pickle.UnpicklingError("tensors in an object of an unknown class")
         return content
-    except pickle.UnpicklingError as error:
-        raise UserError(_refusal(path)) from error
     except Exception as error:  # whatever torch and zipfile raise on bytes that somebody else wrote
         if mend(error):  # the disk's fault, not the file's
             raise
+        if said := converted_by(path):
+            raise UserError(f"{path} {said}") from error
+        if isinstance(error, pickle.UnpicklingError):
+            raise UserError(_refusal(path)) from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if not is_container(path):  # then it may be anything, and the reason says little
             raise UserError(
@@ -175,12 +184,19 @@ def _verified(path: Path, content: object) -> Checkpoint:
     return checkpoint
 
 
+def is_described(content: object) -> bool:
+    """Say whether this is the content of a file of fedscope, which says so."""
+    said = content.get("format") if isinstance(content, dict) else None
+    return isinstance(said, str) and said.startswith("fedscope/")
+
+
 def _described(path: Path, content: object) -> Checkpoint:
-    if not (isinstance(content, dict) and "format" in content):
+    if not is_described(content):
         raise UserError(
             f"{path} is not a fedscope checkpoint; register it with `fedscope runs add`, or add --model "
             "MODULE:FACTORY and --data MODULE:FACTORY"
         )
+    assert isinstance(content, dict)
     plain = {key: content.get(key) for key in ("format", "info", "info_sha256", "sha256")}
     try:
         check_plain(plain)
@@ -221,15 +237,8 @@ def is_dense(tensor: Tensor) -> bool:
 
 
 def _refusal(path: Path) -> str:
-    try:
-        asked = sorted(torch.serialization.get_unsafe_globals_in_checkpoint(str(path)))
-    except Exception:  # whatever its reader makes of bytes that are no checkpoint
-        asked = []
-    what = (
-        f"a pickle that asks to run code ({listed(asked)})"
-        if asked
-        else ("no checkpoint, or a pickle that asks to run code")
-    )
+    asked = stand_ins.unknown(path)
+    what = f"a pickle that asks to run code ({listed(asked)})" if asked else _NO_CODE
     return (
         f"{path} is not loaded: it is {what}; load it in the program that wrote it, and save "
         "model.state_dict() there"

@@ -7,20 +7,27 @@ network's, and only if it is the only one; anything else is an error that names 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.file.checkpoint import is_dense, listed
 from fedscope.checkpoints.foreign.dialects import translations
+from fedscope.checkpoints.foreign.several import described
 from fedscope.checkpoints.foreign.unnamed import counts_batches, without_names
+from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
-COUNTERS = ("n_averaged",)  # of torch.optim.swa_utils: how many models the average is of
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of BatchNorm, the ends of their names
+COUNTERS = (
+    "n_averaged",
+    "total_ops",
+    "total_params",
+)  # of torch.optim.swa_utils and of thop, among the weights
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,16 @@ class _Candidate:
     names: Mapping[str, str]
 
 
-def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, *, entry: str = "") -> Fitted:
+def fit(
+    tensors: Mapping[str, Tensor],
+    wanted: Mapping[str, Tensor],
+    what: str,
+    *,
+    entry: str = "",
+    flag: str = "--entry",
+    statistics: Collection[str] = (),
+    bn: BatchNormMode = "eval",
+) -> Fitted:
     """Return the network's state from ``tensors``.
 
     Args:
@@ -49,13 +65,44 @@ def fit(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, 
         wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
         what: the file, for messages.
         entry: take what lies below this name only.
+        flag: the option that gives it, for messages.
+        statistics: names of BatchNorm's statistics, which may lack unless ``bn`` is ``eval``; those of a new
+            layer are in their place then.
+        bn: how BatchNorm is to be measured.
 
     Raises:
-        UserError: the network's tensors are not there, or several times.
+        UserError: the network's tensors are not there, or several times, or not dense in memory.
     """
-    if (found := without_names(tensors, wanted, what, entry)) is not None:
-        return Fitted(found[0], (found[1],))
-    return _Search(tensors, wanted, what, entry).fitted()
+    try:
+        return _found(tensors, wanted, what, entry, flag)
+    except UserError as error:
+        needed = {name: tensor for name, tensor in wanted.items() if name not in statistics}
+        try:
+            found = _found(tensors, needed, what, entry, flag)
+        except UserError:
+            raise error from None
+        if bn == "eval":
+            mend = "or take --bn recalibrate, bn='recalibrate', which estimates them anew"
+            raise UserError(f"{error}; {mend}") from None
+    state = {name: found.state[name] if name in found.state else _new(name, wanted[name]) for name in wanted}
+    return Fitted(state, (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"))
+
+
+def _new(name: str, tensor: Tensor) -> Tensor:
+    return torch.full(tensor.shape, float(name.endswith("running_var")), dtype=tensor.dtype)
+
+
+def _found(
+    tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str, flag: str
+) -> Fitted:
+    unnamed = without_names(tensors, wanted, what, entry)
+    found = (
+        Fitted(unnamed[0], (unnamed[1],)) if unnamed else _Search(tensors, wanted, what, entry).fitted(flag)
+    )
+    for name, tensor in found.state.items():
+        if not is_dense(tensor):
+            raise UserError(f"{what}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")
+    return found
 
 
 class _Search:
@@ -72,7 +119,7 @@ class _Search:
             self.twins.setdefault(id(tensor), []).append(name)
         self.names, self.notes = self._unwrapped(entry)
 
-    def fitted(self) -> Fitted:
+    def fitted(self, flag: str) -> Fitted:
         """Return the state of the one place that is the network, in the first dialect that has one."""
         needed = sum(not counts_batches(names[0]) for names in self.twins.values())
         best: tuple[int, _Candidate] | None = None
@@ -81,10 +128,10 @@ class _Search:
             if len(found) == 1:
                 return self._taken(found[0])
             if found:
-                where = sorted(place.prefix for place in found)
+                order, said = described([place.prefix for place in found])
                 raise UserError(
-                    f"{self.what} holds the network's tensors {len(where)} times, below {listed(where, 6)}; "
-                    f"choose one with --entry, such as --entry {where[0]}"
+                    f"{self.what} holds the network's tensors {len(order)} times, below {said}; "
+                    f"choose one with {flag}, such as {flag} {order[0]}"
                 )
             best = max((place for place in (best, *places) if place), key=itemgetter(0), default=None)
         raise UserError(f"{self.what} does not fit the network: {self._explanation(best)}")
@@ -139,7 +186,11 @@ class _Search:
         missing = [
             place.names[n] for n, source in sources.items() if source is None and not counts_batches(n)
         ]
-        unknown = sorted(inside.keys() - set(place.names.values()) - set(COUNTERS))
+        averages = {
+            f"ema_{name.replace('.', '_')}" for name in place.names.values()
+        }  # as MMEngine's hook names them
+        known = {*place.names.values(), *averages}
+        unknown = sorted(name for name in inside.keys() - known if name.rpartition(".")[2] not in COUNTERS)
         if missing:
             faults.append(f"it lacks {len(missing)} of {len(self.wanted)} tensors ({listed(missing)})")
         if unknown:

@@ -13,7 +13,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from fedscope.checkpoints.file.checkpoint import is_dense, load_checkpoint, read_content
+from fedscope.checkpoints.file.checkpoint import is_described, load_checkpoint, read_content
+from fedscope.checkpoints.file.other_programs import check_whole
+from fedscope.checkpoints.file.stand_ins import Array, Value
 from fedscope.checkpoints.foreign.arrays import read_array, read_arrays
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes
@@ -49,8 +51,8 @@ def read(path: Path) -> dict[str, Tensor]:
     elif path.suffix == ".npz":
         tensors = read_arrays(path)
     else:
-        content = read_content(path)
-        if isinstance(content, dict) and isinstance(content.get("format"), str):
+        content = read_content(path, foreign=True)
+        if is_described(content):
             return load_checkpoint(path).state
         tensors = dict(_flat(content, "", path))
     if not tensors:
@@ -58,9 +60,14 @@ def read(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def clients_in(folder: Path) -> dict[int, Path]:
-    """Return the clients' files of a folder as :func:`numbered`; ``client_K.pt`` before others of K."""
+def clients_in(folder: Path, start: str = "") -> dict[int, Path]:
+    """Return the clients' files of a folder as :func:`numbered`; ``client_K.pt`` before others of K.
+
+    Where names of clients begin with ``start``, a round's, these are taken alone.
+    """
     files = [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    ours = re.compile(rf"{re.escape(start)}(?![0-9]).*")
+    files = [path for path in files if start and ours.fullmatch(path.name) and _numbers(path)] or files
     plain = numbered(path for path in files if _CLIENT.fullmatch(path.stem))
     return numbered(path for path in files if not _numbers(path) <= plain.keys()) | plain
 
@@ -96,16 +103,20 @@ def _numbers(path: Path) -> set[int]:
 def _flat(content: object, name: str, path: Path, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
     if depth > DEEPEST:
         raise UserError(f"{path} nests deeper than {DEEPEST} levels; save model.state_dict()")
+    if isinstance(content, Array):
+        try:
+            content = content.tensor
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{path} is damaged ({name[:80]!a}: {error}); restore it from a copy") from error
     if isinstance(content, Tensor):
-        if not is_dense(content):
-            raise UserError(f"{path}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")
-        yield name, content
+        if not content.is_nested:
+            yield name, content
         return
-    items: Iterator[tuple[object, object]] = iter(())
+    items: Iterable[tuple[object, object]] = ()
     if isinstance(content, Mapping):
-        items = iter(content.items())
-    elif isinstance(content, list | tuple):
-        items = iter(enumerate(content))
+        items = content.items()
+    elif isinstance(content, list | tuple) and not isinstance(content, Value):
+        items = enumerate(content)
     for key, item in items:
         yield from _flat(item, f"{name}.{key}" if name else str(key), path, depth + 1)
 
@@ -117,8 +128,10 @@ def _folder(path: Path) -> dict[str, Tensor]:
     for name in SHARDED:
         if (path / name).is_file():
             return {k: t for shard in _shards(path / name) for k, t in read(shard).items()}
+    check_whole(path)
     raise UserError(
-        f"the folder {path} holds neither {' nor '.join(SINGLE)}, whole or in shards; name a file"
+        f"the folder {path} holds neither {' nor '.join(SINGLE)}, whole or in shards; name a file, or "
+        "register a folder of rounds and clients with `fedscope runs add`"
     )
 
 

@@ -1,11 +1,12 @@
-"""Weights without names: one vector of all parameters, or a list of arrays, in the network's order.
+"""Weights without names: one vector, or a list of arrays, in the network's order.
 
-FedDyn's and FL-Simulator's code keep a vector; Flower's ``get_parameters`` is a list of arrays in the order
-of ``state_dict()``, of ``parameters()``, or of ``state_dict()`` without what only counts batches.
+FedDyn's, FL-Simulator's and FedLab's code keep a vector of all parameters, BlazeFL's one of the
+whole state; Flower's ``get_parameters`` is a list of arrays. The order is that of ``state_dict()``, with or
+without what only counts batches, or of ``parameters()``.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -58,18 +59,26 @@ def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
     return [places[place] for place in range(len(places))]
 
 
-def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
-    own = _parameters(wanted)
+def _orders(wanted: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """Return the names of the network's tensors in each order in which a program may keep them."""
     counted = [name for name in wanted if not counts_batches(name)]
     orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
-    faults = list[str]()
-    if not kept:
-        orders["parameters()"] = list(own.values())
-    elif len(arrays) == len(own):
+    return (
+        orders if _buffers(counted, wanted) else {**orders, "parameters()": [*_parameters(wanted).values()]}
+    )
+
+
+def _buffers(names: Iterable[str], wanted: Mapping[str, Tensor]) -> list[str]:
+    return [name for name in names if not isinstance(wanted[name], nn.Parameter)]
+
+
+def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
+    """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
+    own, faults = _parameters(wanted), list[str]()
+    kept = _buffers([name for name in wanted if not counts_batches(name)], wanted)
+    if kept and len(arrays) == len(own):
         faults.append(f"it is as long as parameters(), which lack its {listed(kept)}; save its state_dict()")
-    for order, names in orders.items():
+    for order, names in _orders(wanted).items():
         if len(names) != len(arrays):
             continue
         odd = [
@@ -107,18 +116,19 @@ def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
 
 
 def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    first = _parameters(wanted)
-    own = list(first.values())
-    count = sum(wanted[name].numel() for name in own)
-    if vector.ndim != 1 or len(vector) != count:
-        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
-    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
-    if kept:
-        raise UserError(
-            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
-        )
-    pieces = vector.split([wanted[name].numel() for name in own])
-    state = {name: piece.view(wanted[name].shape) for name, piece in zip(own, pieces, strict=True)}
-    return _completed(
-        state, wanted, first
-    ), f"cut one vector of {count} numbers into {len(own)} tensors, in the network's order"
+    """Cut a vector into the tensors of the first order that has as many numbers."""
+    own = _parameters(wanted)
+    for order, names in _orders(wanted).items():
+        sizes = [wanted[name].numel() for name in names]
+        if vector.shape == (sum(sizes),):
+            pieces = zip(names, vector.split(sizes), strict=True)
+            state = {name: piece.view(wanted[name].shape) for name, piece in pieces}
+            note = (
+                f"cut one vector of {sum(sizes)} numbers into {len(names)} tensors, in the order of {order}"
+            )
+            return _completed(state, wanted, own), note
+    count = sum(wanted[name].numel() for name in own.values())
+    if vector.shape == (count,):
+        lacking = listed(_buffers(wanted, wanted))
+        raise UserError(f"{what} is a flat vector, which lacks the network's {lacking}; take a state_dict")
+    raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")

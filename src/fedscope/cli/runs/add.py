@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -48,6 +49,19 @@ from fedscope.cli.terminal import console
 @click.option(
     "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
 )
+@click.option("--client-entry", metavar="KEY", help="The same in the clients' files. [default: as --entry]")
+@click.option(
+    "--rows",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Which rows of the training set each client held: {client: [rows]}, from 0, in .json, .npz or .pt.",
+)
+@click.option(
+    "--bn",
+    type=click.Choice(["eval", "recalibrate"]),
+    default="eval",
+    help="recalibrate: take weights without BatchNorm's statistics, to be measured with --bn recalibrate.",
+)
 @click.option("--augmentation", metavar="NAME", help="The pipeline whose normalisation it was trained with.")
 @shared.data_dir
 @shared.registry
@@ -61,15 +75,17 @@ def command(
     round: int | None,
     clients: tuple[str, ...],
     entry: str,
+    client_entry: str | None,
+    rows: Path | None,
+    bn: Literal["eval", "recalibrate"],
     augmentation: str | None,
     data_dir: Path | None,
     registry: Path,
 ) -> None:
     """Register checkpoints that another program wrote, so that every command takes them.
 
-    PATH is a file (torch.save, .safetensors, .npz), or a folder: server.pt with client_K.pt (FedAlign),
-    R_com_sel.pt and the like (FedDyn), round-R-weights.npz and the like (Flower), model.safetensors or
-    pytorch_model.bin (Hugging Face).
+    PATH is a file (torch.save, .safetensors, .npz), or a folder as FedAlign (server.pt with client_K.pt),
+    FedDyn, Flower, fluke, NVFlare, Plato, FLGo, pfl or Hugging Face's libraries leave it.
     """
     from fedscope.adoption.adding import add
     from fedscope.adoption.identity import identify
@@ -79,11 +95,16 @@ def command(
     look(path, files)  # the data may have to be fetched: what is missing is said before
     if name is not None:
         store.check_free(name)
-    identity = identify(model, dataset, data_dir=data_dir, augmentation=augmentation, test_data=test_data)
+    identity = identify(
+        model, dataset, data_dir=data_dir, augmentation=augmentation, test_data=test_data, partition=rows
+    )
     known = {"method": method} if method else {}
 
     def added(chosen: str) -> tuple[Run, Sequence[str]]:
-        return add(path, identity, store, chosen, known=known, round=round, clients=files, entry=entry)
+        return add(
+            path, identity, store, chosen, known=known, round=round, clients=files, entry=entry,
+            client_entry=client_entry, bn=bn,
+        )  # fmt: skip
 
     run, notes = added(name) if name else store.under_free_name(_name(path), added)
     for note in notes:

@@ -54,20 +54,8 @@ def fitted_to(
     model: nn.Module, tensors: Mapping[str, Tensor], what: str, bn: BatchNormMode, entry: str = ""
 ) -> Fitted:
     """Return the network's state from ``tensors``; statistics that ``bn`` does not read may lack."""
-    wanted, unread = model.state_dict(keep_vars=True), statistics(model)
-    try:
-        return fit(tensors, wanted, what, entry=entry)
-    except UserError as error:
-        try:
-            needed = {name: tensor for name, tensor in wanted.items() if name not in unread}
-            found = fit(tensors, needed, what, entry=entry)
-        except UserError:
-            raise error from None
-        if bn == "eval":
-            mend = "or take --bn recalibrate, bn='recalibrate', which estimates them anew"
-            raise UserError(f"{error}; {mend}") from None
-    state = {name: found.state.get(name, tensor.detach().clone()) for name, tensor in wanted.items()}
-    return Fitted(state, (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"))
+    wanted = model.state_dict(keep_vars=True)
+    return fit(tensors, wanted, what, entry=entry, statistics=statistics(model), bn=bn)
 
 
 def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:

@@ -1,0 +1,53 @@
+"""Files of other programs that ``torch.save`` did not write, and the call that makes one of its files."""
+
+import re
+from pathlib import Path
+
+from fedscope.errors import UserError
+from fedscope.storage import open_regular
+
+_IN_PARTS = (
+    "is (a part of) a torch.distributed.checkpoint: convert the folder with `python -m "
+    "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE`"
+)
+_STATE = "then torch.save(model.state_dict(), FILE)"
+_OTHERS = (  # name, first bytes, what it is and how it becomes a checkpoint
+    (
+        r".*\.(?:mpk|msgpack)", rb"[\x81-\x8f\xde\xdf]",
+        "is MessagePack, no file of torch.save: call model.set_weights(msgpack_load(FILE)) of declearn, or "
+        f"Serializer.load(FILE) of Fed-BioMed, {_STATE} there",
+    ),
+    (
+        r".*\.(?:pbuf|pb|onnx)", rb"$.",
+        "is protobuf, no file of torch.save: convert OpenFL's with `fx model save -i FILE -o OUT`",
+    ),
+    (
+        r"$.", rb"(?:Array|ArrayRecord|RecordDict|Message) [0-9a-f]{64}[, ]",
+        "is a record that Flower deflated, which names its arrays and does not hold them: save "
+        "result.arrays.to_torch_state_dict() with torch.save",
+    ),
+    (r".*\.distcp|\.metadata", rb"$.", _IN_PARTS),
+    (
+        r"$.", rb"\x89HDF\r\n",
+        f"is HDF5, no file of torch.save: copy its arrays to a network of PyTorch, {_STATE}",
+    ),
+)  # fmt: skip
+
+
+def converted_by(path: Path) -> str:
+    """Return what a file is, by its name or first bytes, and how it is converted; "" if unknown."""
+    with open_regular(path) as handle:
+        start = handle.read(1 << 12)
+    return next(
+        (said for name, first, said in _OTHERS if re.fullmatch(name, path.name) or re.match(first, start)), ""
+    )
+
+
+def check_whole(folder: Path) -> None:
+    """Refuse a folder that torch.distributed.checkpoint wrote.
+
+    Raises:
+        UserError: it is one.
+    """
+    if (folder / ".metadata").is_file():
+        raise UserError(f"{folder} {_IN_PARTS}")

@@ -1,0 +1,126 @@
+"""Stand-ins for what programs pickle beside weights: nothing of theirs is imported, made or called.
+
+PyTorch's ``weights_only`` reader looks each name of a pickle up in a table. Here values of NumPy,
+``datetime`` and ``pathlib`` become lists of what they were made from, NumPy's arrays numbers, and an object of any other
+class can be made and filled, but a function not called.
+"""
+
+import math
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_NUMBERS = re.compile("[fiu][1248]|c8|c16|b1")
+
+
+class Value(list[Any]):
+    """What an object was made from and filled with."""
+
+    def __new__(cls, *arguments: object) -> "Value":
+        """Keep the arguments."""
+        made = super().__new__(cls)
+        made.extend(arguments)
+        return made
+
+    def __init__(self, *_: object) -> None:
+        """Leave the content as it is."""
+
+    def __setstate__(self, state: object) -> None:
+        self.append(state)
+
+    def __hash__(self) -> int:  # type: ignore[override]  # it may be a key of a mapping
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class Array(Value):
+    """An array of NumPy: (version, shape, dtype, whether in Fortran's order, bytes)."""
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """Its numbers; None of another array.
+
+        Raises:
+            ValueError, TypeError: there are not as many numbers as its shape says.
+        """
+        *_, (_, shape, dtype, fortran, content) = self
+        code, (_, order, *_) = dtype[0], dtype[-1]
+        if not _NUMBERS.fullmatch(code):
+            return None
+        flat = np.frombuffer(content, order.replace("|", "=") + code)
+        if flat.size != math.prod(shape):
+            raise ValueError(f"an array {shape} has {flat.size} numbers")
+        native = flat.astype(flat.dtype.newbyteorder("="))
+        return torch.from_numpy(native.reshape(shape, order="F" if fortran else "C"))
+
+
+class _Uncalled(type):
+    def __call__(cls, *_: object) -> Any:
+        raise pickle.UnpicklingError("a function would be called")
+
+
+class Unknown(Value, metaclass=_Uncalled):
+    """An object of a class, or a function, that only its own program knows."""
+
+
+def _array(*_: object) -> Array:
+    return Array()
+
+
+def _mapping(*_: object) -> dict[Any, Any]:
+    return {}
+
+
+_VALUES = {
+    "builtins": "frozenset range slice",
+    "datetime": "date datetime time timedelta timezone",
+    "decimal": "Decimal",
+    "numpy": "dtype",
+    "numpy._core.multiarray": "scalar",
+    "numpy.core.multiarray": "scalar",
+    "numpy.random._pickle": "__bit_generator_ctor __generator_ctor __randomstate_ctor",
+    "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
+    "pathlib._local": "PosixPath PurePosixPath PureWindowsPath WindowsPath",
+}
+KNOWN: Mapping[str, Callable[..., Any]] = {
+    **{f"{module}.{name}": Value for module, names in _VALUES.items() for name in names.split()},
+    "collections.defaultdict": _mapping,
+    "numpy.ndarray": Array,
+    "numpy._core.multiarray._reconstruct": _array,
+    "numpy.core.multiarray._reconstruct": _array,
+}
+
+
+def unknown(path: Path) -> list[str]:
+    """Return the names in a file of ``torch.save`` that are neither PyTorch's nor known here."""
+    try:
+        found = torch.serialization.get_unsafe_globals_in_checkpoint(str(path))
+    except Exception:  # whatever its reader makes of bytes that are no checkpoint
+        return []
+    return sorted({*found} - KNOWN.keys())
+
+
+def for_names(path: Path) -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
+    """Return the stand-ins for all names in ``path``, for ``torch.serialization.safe_globals``."""
+    return [(made, name) for name, made in KNOWN.items()] + [(Unknown, name) for name in unknown(path)]
+
+
+def hides_tensors(item: object, *, inside: bool = False) -> bool:
+    """Say whether tensors or arrays lie in an object of an unknown class."""
+    if isinstance(item, Tensor | Array):
+        return inside
+    inside |= isinstance(item, Unknown)
+    if isinstance(item, dict):
+        item = [*item.keys(), *item.values()]
+    return isinstance(item, list | tuple | set) and any(hides_tensors(part, inside=inside) for part in item)
