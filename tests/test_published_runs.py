@@ -11,10 +11,12 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.lists import read_list
 from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.verification.verify import verify_run
 
 PROJECT = Path(__file__).parents[1]
 PAPERS = PROJECT / "checkpoints" / "papers"
 MOST = 190_000_000  # bytes of all committed checkpoints
+MOST_OF_REFERENCES = 1_202_000  # bytes of the two runs that examples are of
 
 
 def git(*arguments: str) -> list[str]:
@@ -34,6 +36,16 @@ def test_what_only_a_rebuild_needs_is_not_committed() -> None:
     assert not [name for name in committed if "/state/" in name or "/latest/" in name]
     for name in ("state/round-0001/clients.f32", "latest/round-0001/state.json", ".lock"):
         assert git("check-ignore", f"checkpoints/papers/a/{name}")
+
+
+def test_the_reference_runs_are_small_and_hold_what_examples_ask_of_them() -> None:
+    registry = Registry(PROJECT / "checkpoints")
+    runs = [registry.run(name) for name in ("reference-fedavg", "reference-fedavg+man")]
+    sizes = [(run.folder / name).stat().st_size for run in runs for name in layout.files(run.folder)]
+    assert sum(sizes) <= MOST_OF_REFERENCES
+    for run in runs:
+        assert list(verify_run(run)) == []
+        assert (run.rows().is_file(), len(run.clients())) == (True, 4)  # H_N needs no rows drawn again
 
 
 def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def _listed(scale: str, registry: Path) -> Answer:
     from fedscope.reproduce.plan import Place, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
-    from fedscope.reproduce.runs.estimate import duration
+    from fedscope.workflows.progress import duration
 
     place, rows, found = Place(registry, Path("figures")), [], []
     shared: Plan | None = None
@@ -237,7 +237,7 @@ def _has(recipe: Recipe, only: Sequence[str]) -> bool:
 
 
 def _show(plan: Plan, *, json_target: str | None) -> None:
-    from fedscope.reproduce.runs.estimate import duration
+    from fedscope.workflows.progress import duration
 
     outline = plan.outline()
     if console.in_json(json_target, asdict(outline)):

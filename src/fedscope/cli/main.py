@@ -24,7 +24,21 @@ def run(arguments: Sequence[str] | None = None) -> None:
     from fedscope.cli.terminal import readable
 
     readable.use()
+    sys.meta_path.insert(0, _Loading())
     sys.exit(call(sys.argv[1:] if arguments is None else arguments))
+
+
+class _Loading:
+    """Says on a terminal that PyTorch is being loaded, which takes seconds, just before it is."""
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        """Find nothing."""
+        if name == "torch":
+            sys.meta_path.remove(self)
+            if sys.stderr.isatty():
+                from fedscope.cli.terminal import console
+
+                console.note("loading PyTorch …")
 
 
 def interrupt(_signal: int, frame: FrameType | None) -> None:
@@ -43,7 +57,7 @@ def call(arguments: Sequence[str]) -> int:
     import click
 
     from fedscope.cli.root import main
-    from fedscope.cli.terminal import verbosity
+    from fedscope.cli.terminal import console, verbosity
     from fedscope.errors import DerivativeWarning, UserError, mend
 
     verbosity.reset()
@@ -53,7 +67,7 @@ def call(arguments: Sequence[str]) -> int:
             from click.shell_completion import shell_complete
 
             return shell_complete(main, {}, "fedscope", COMPLETE, os.environ[COMPLETE])
-        with main.make_context("fedscope", list(arguments)) as context:
+        with main.make_context("fedscope", list(arguments)) as context, console.PULSE.running():
             main.invoke(context)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()

@@ -30,3 +30,11 @@ class Reporter:
 
 
 SILENT = Reporter()
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in a suitable unit."""
+    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} s" if seconds >= 1 else "less than 1 s"

@@ -159,6 +159,8 @@ def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_p
     assert copy.manifest() == run.manifest().model_copy(update={"checkpoints_deleted": {"best.pt": best}})
     assert (copy.best.exists(), copy.final.is_file(), copy.metrics()) == (False, True, run.metrics())
     assert "best.pt" in fedscope("runs", "show", run.name, "--registry", str(tmp_path)).out
+    anchor = copy.anchor(run.metrics()[-1].round).relative_to(copy.folder).as_posix()
+    assert delete(anchor).out == f"deleted 1 global models ({anchor}) of {run.name}\n"
     assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 0
     copy.client(0).unlink()  # which verify still misses
     assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 2

@@ -5,8 +5,9 @@ import pytest
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.data.partition.longtail import longtail_counts
-from fedscope.reproduce.runs.estimate import Clock, duration, per_round
+from fedscope.reproduce.runs.estimate import Clock, per_round
 from fedscope.reproduce.runs.inventory import RunInventory
+from fedscope.workflows.progress import duration
 from tests.reproduce.runs.test_inventory import cell, held
 
 

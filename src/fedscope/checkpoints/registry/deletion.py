@@ -80,4 +80,4 @@ def _below(*folders: str) -> Callable[[str], bool]:
 
 
 def _may_go(name: str) -> bool:
-    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|anchor|clients|steps", name)
+    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|clients|steps", name)

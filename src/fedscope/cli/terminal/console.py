@@ -1,36 +1,26 @@
 """Everything about the terminal: progress, tables, notes, and JSON for programs.
 
-Results go to standard output; progress and notes go to standard error, as a bar on a terminal and as one line
-per finished step elsewhere.
+Results go to standard output; progress and notes go to standard error: a step as a line that moves on a
+terminal, elsewhere as one when it has ended and one every half a minute.
 """
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console
+from rich.live import Live
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe
+from fedscope.cli.terminal.pulse import Pulse, Step
 from fedscope.cli.terminal.readable import readable
 from fedscope.cli.terminal.tables import Column, fit, least_width, lines, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
@@ -54,58 +44,39 @@ def errors() -> Console:
 
 def note(text: str) -> None:
     """Print a line beside the results; not with ``-q``."""
+    PULSE.said()
     if not CURRENT.quiet:
         errors().print(_shown(text), style="dim", soft_wrap=True)
 
 
-class _Amount(ProgressColumn):
-    """A bar and "12/40" where the total is known, else "12" alone: a bar would look full."""
-
-    def render(self, task: Task) -> RenderableType:
-        """Return the column of one task."""
-        count = MofNCompleteColumn().render(task)
-        if not task.total:
-            return Text(f"{task.completed:.0f}")
-        both = Table.grid(padding=(0, 1))
-        both.add_row(BarColumn().render(task), count)
-        return both
+def _beat(text: str) -> None:
+    if not (PULSE.step and errors().is_terminal):  # where a line is there and moves
+        note(text)
 
 
-class _Word(ProgressColumn):
-    """The text of a step, cut where the line ends: the title and the amount stay whole."""
-
-    def render(self, task: Task) -> Text:
-        """Return the column of one task."""
-        return Text(str(task.fields["text"]), no_wrap=True, overflow="ellipsis")
+PULSE = Pulse(_beat)
+"""Says what is at work where nothing else was said for half a minute."""
 
 
 @contextmanager
 def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
-    console, start, last = errors(), time.perf_counter(), (0, "")
-    bar = Progress(
-        SpinnerColumn("line"),  # of ASCII
-        TextColumn("{task.description}", markup=False),
-        _Amount(),
-        TimeElapsedColumn(),
-        _Word(table_column=TableColumn()),
-        console=console,
-        transient=True,
-        disable=CURRENT.quiet or not console.is_terminal,
-    )
-    task = bar.add_task(_plain(title), total=None, text="")
+    console, step = errors(), Step(_plain(title))
+    shown = console.is_terminal and not CURRENT.quiet
 
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
-        nonlocal last
-        last = done, text
-        bar.update(task, completed=done, total=total, text=_plain(text))
+        step.report(done, total, _plain(text))
         if lines and not console.is_terminal:
             note(f"{title} {done}/{total}: {text}")
 
-    with bar:
+    def drawn() -> Text:
+        return Text(step.drawn(console.width), no_wrap=True)
+
+    line = Live(get_renderable=drawn, console=console, transient=True) if shown else nullcontext()
+    with PULSE.during(step), line:
         yield report
-    done, text = last
-    note(f"{title}: {done} in {time.perf_counter() - start:.1f} s{': ' + text if text and not lines else ''}")
+    text = f": {step.text}" if step.text and not lines else ""
+    note(f"{title}: {step.done} in {step.elapsed:.1f} s{text}")
 
 
 REPORTER = Reporter(progress, partial(progress, lines=True), note)

@@ -126,11 +126,3 @@ def _products(network: str, dataset: str, augmentation: str | None) -> int:
     _, pipeline = data_catalogue.pipeline(dataset, augmentation)
     model = model_catalogue.outline(network, known.classes, known.channels)
     return summary(model, known.channels, pipeline.side or known.side).multiply_accumulates
-
-
-def duration(seconds: float) -> str:
-    """Return a duration in a suitable unit."""
-    for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.2g} s" if seconds >= 1 else "less than 1 s"

@@ -30,7 +30,7 @@ from fedscope.records.plan import PLAN_SCHEMA, PlanRecord
 from fedscope.workflows.curvature.certified import Certified
 from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.curvature.resources import ROWS, Resources
-from fedscope.workflows.progress import silent
+from fedscope.workflows.progress import duration, silent
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.results.lookup import ALL
@@ -210,7 +210,7 @@ def described(plan: PlanRecord) -> list[str]:
     products = f"products of {plan.product_seconds:.2g} s"
     if plan.products is not None and plan.seconds is not None:
         products += " or less" * (plan.seconds < 0.99 * plan.products * plan.product_seconds)
-        expected = f"about {plan.products:,} {products}, {_time(plan.seconds)} ({most})"
+        expected = f"about {plan.products:,} {products}, {duration(plan.seconds)} ({most})"
     else:
         expected = f"{products}, {most}"
     precision = "half" if basis.half else "full"
@@ -230,7 +230,3 @@ def described(plan: PlanRecord) -> list[str]:
 
 def _size(size: int) -> str:
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds >= 100 else f"{seconds:.1f} s"
