@@ -1,6 +1,6 @@
 """Bias, coverage and width of the intervals of H_N of populations, and of barriers near 0.
 
-    python benchmarks/client_intervals.py --draws 80 --json benchmarks/client_intervals.json
+    python benchmarks/client_intervals.py --seed 7000 --json benchmarks/client_intervals.json
 
 H_N and scale-free H_N: clients' linear regressions, whose Hessian E[x xᵀ] is known in closed form; every
 client is measured on rows of its own. Barriers: networks of one weight, whose loss along the line between two
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches, cross_client, pair_barriers
-from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
+from fedscope.landscape.operators.base import Operator, Product
 
 BLOCKS = (("first", 12), ("second", 8), ("third", 4))
 READINGS = ("parameter", "tensor")
@@ -29,17 +29,25 @@ BUMPS = (0.0, 0.5, 1.0, 2.0, 5.0)
 Found = list[tuple[float, float, float]]  # value and interval
 
 
-class Regression(BatchMean):
-    """The Hessian of a linear regression: the mean of x xᵀ."""
+class Regression(Operator):
+    """The Hessian of a linear regression: the mean of x xᵀ, of all batches at once."""
 
     def __init__(self, rows: Tensor, batches: int = 16) -> None:
         parts = rows.tensor_split(batches)
-        super().__init__(rows.shape[1], weights=[len(part) for part in parts], blocks=BLOCKS)
-        self._matrices = [part.T @ part / len(part) for part in parts]
+        sizes = [len(part) for part in parts]
+        super().__init__(rows.shape[1], dtype=rows.dtype, device="cpu", weights=sizes, blocks=BLOCKS)
+        self._shares = torch.tensor(sizes, dtype=rows.dtype) / len(rows)
+        self._matrices = torch.stack([part.T @ part / len(part) for part in parts])
 
-    def batch_products(self, b: int, rows: Tensor) -> Tensor:
-        """Return those of one batch."""
-        return rows @ self._matrices[b]
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        images = (self._matrices @ rows.T).permute(2, 0, 1)  # (m, B, n)
+        forms = torch.einsum("mbn,mn->mb", images, rows)
+        inner = [None] * len(rows) if onto is None else images @ onto.T
+        return [Product(self._shares @ images[i], forms[i], inner[i]) for i in range(len(rows))]
+
+    def diagonal_parts(self, probes: Tensor, most: int) -> Tensor:
+        """Return those of the batches, which are ``most``."""
+        return probes[:, None] * (self._matrices @ probes.T).permute(2, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -105,10 +113,10 @@ class Curve(nn.Module):
         return x @ waves
 
 
-def barriers(bump: float, draws: int, samples: int = 64) -> tuple[Found, float]:
+def barriers(bump: float, seeds: range, samples: int = 64) -> tuple[Found, float]:
     """Return the barriers found where the true one is ``bump`` standard errors, and the true one."""
     found, truth, states = [], bump / math.sqrt(samples), [Curve(at).state_dict() for at in (0.0, 1.0)]
-    for seed in range(draws):
+    for seed in seeds:
         x = torch.randn(samples, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         x = x * torch.tensor([1, 0.3, 0.3]) + torch.tensor([truth, 0, 0])
         data = Batches(x, torch.zeros(samples), batch_size=samples)
@@ -117,10 +125,10 @@ def barriers(bump: float, draws: int, samples: int = 64) -> tuple[Found, float]:
     return found, truth
 
 
-def norms(population: Population, draws: int, probes: int) -> dict[tuple[str, str], Found]:
+def norms(population: Population, seeds: range, probes: int) -> dict[tuple[str, str], Found]:
     """Return what is found of each quantity."""
     found: dict[tuple[str, str], Found] = {}
-    for seed in range(draws):
+    for seed in seeds:
         cross = cross_client(population.clients(seed), probes=probes, seed=seed)
         for name, reading in population.truth():
             one = getattr(cross, f"{name}_population")[reading]
@@ -154,23 +162,25 @@ def main() -> None:
     """Measure all populations and bumps, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     parser.add_argument("--probes", type=int, default=64, help="of each client")
     parser.add_argument("--json", type=Path, help="where the record goes")
     given = parser.parse_args()
     torch.set_num_threads(1)
+    seeds = range(given.seed, given.seed + given.draws)
     rows: dict[str, dict[str, float]] = {}
     for name, population in POPULATIONS.items():
         truth = population.truth()
-        for (what, reading), found in norms(population, given.draws, given.probes).items():
+        for (what, reading), found in norms(population, seeds, given.probes).items():
             rows[f"{what} ({reading}), {name}"] = summary(found, truth[what, reading])
             _tell(rows)
     for bump in BUMPS:
-        rows[f"barrier of {bump:g} standard errors"] = summary(*barriers(bump, given.draws))
+        rows[f"barrier of {bump:g} standard errors"] = summary(*barriers(bump, seeds))
         _tell(rows)
     if given.json:
         content = {
             "schema": "fedscope/benchmark-client-intervals/1", "machine": machine.record(None),
-            "draws": given.draws, "probes": given.probes, "intervals": rows,
+            "draws": given.draws, "seed": given.seed, "probes": given.probes, "intervals": rows,
         }  # fmt: skip
         given.json.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -54,14 +54,15 @@ class Network:
 
     problem: Problem
     folder: Path
+    seed: int  # of the draws
 
     @classmethod
-    def of(cls, path: Path, data_dir: Path | None, work: Path) -> "Network":
+    def of(cls, path: Path, data_dir: Path | None, work: Path, seed: int) -> "Network":
         """Return the network of a checkpoint; other weights have another folder."""
         info, sha256 = describe_checkpoint(path)
         model, data = (one.name if is_own(one.name) else None for one in (info.model, info.data))
         (problem,) = load([path], Source(split="test", data_dir=data_dir, model=model, data=data))
-        return cls(problem, work / f"{info.run}-{sha256[:12]}")
+        return cls(problem, work / f"{info.run}-{sha256[:12]}", seed)
 
     @cached_property
     def samples(self) -> tuple[Tensor, Tensor]:
@@ -77,7 +78,7 @@ class Network:
     def rows(self, size: int, number: int) -> Tensor:
         """Return which samples (size,) a draw has, as they are stored."""
         labels = self.samples[1]
-        rows = torch.randperm(len(labels), generator=torch_stream(0, "coverage", size, number))[:size]
+        rows = torch.randperm(len(labels), generator=torch_stream(self.seed, "coverage", size, number))[:size]
         return rows[labels[rows].argsort(stable=True)] if number % 2 == 0 else rows
 
     def operator(self, rows: Tensor | None = None) -> Hessian:
@@ -99,7 +100,7 @@ class Network:
 
     def draw(self, size: int, number: int) -> Result:
         """Return a draw, measured first if it is not kept."""
-        return self.kept(f"draw-{size}-{number:03d}", lambda: self._draw(size, number))
+        return self.kept(f"draw-{size}-{number:03d}-{self.seed}", lambda: self._draw(size, number))
 
     def _population(self) -> Result:
         found = top_eigenpairs(self.operator())
@@ -116,7 +117,7 @@ class Network:
 
     def _draw(self, size: int, number: int) -> Result:
         op = self.operator(self.rows(size, number))
-        found = top_eigenpairs(op, generator=torch_stream(0, "coverage start", size, number))
+        found = top_eigenpairs(op, generator=torch_stream(self.seed, "coverage start", size, number))
         low, high = found.interval()
         assert found.samples is not None
         result: Result = {
@@ -127,7 +128,7 @@ class Network:
         }  # fmt: skip
         if size > TRACED:
             return result
-        total = trace(op, known=found.subspace, generator=torch_stream(0, "probes", size, number))
+        total = trace(op, known=found.subspace, generator=torch_stream(self.seed, "probes", size, number))
         low, high = total.population_interval()
         return result | {
             "trace_value": total.value, "trace_low": low, "trace_high": high, "trace_matvecs": total.matvecs,
@@ -148,8 +149,8 @@ def plan(sizes: list[int], draws: int | None) -> Iterator[tuple[int, int]]:
 def summary(network: Network) -> Result:
     """Return what is kept of a network, as the record has it."""
     kept: dict[int, list[Result]] = {}
-    for path in sorted(network.folder.glob("draw-*.npz")):
-        size, number = map(int, path.stem.split("-")[1:])
+    for path in sorted(network.folder.glob(f"draw-*-{network.seed}.npz")):
+        size, number = map(int, path.stem.split("-")[1:3])
         kept.setdefault(size, []).append(dict(np.load(path), number=number))
     whole = network.population
     truth, sizes = whole["value"].item(), sorted(kept)
@@ -175,15 +176,17 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="RUN")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(DRAWS))
     parser.add_argument("--draws", type=int, help="of each size")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws, starts and probes")
     options = parser.parse_args()
     set_up(torch.device("cpu"), 1)
     paths = [options.registry / name / "final.pt" for name in options.networks]
-    networks = [Network.of(path, options.data_dir, options.work) for path in paths]
+    networks = [Network.of(path, options.data_dir, options.work, options.seed) for path in paths]
     for size, number in plan(options.sizes, options.draws):
         for network in networks:
             network.draw(size, number)
     record = {
         "schema": "fedscope/benchmark-coverage/2",
+        "seed": options.seed,
         "machine": machine.record(None),
         "networks": dict(zip(options.networks, map(summary, networks), strict=True)),
     }

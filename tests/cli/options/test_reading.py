@@ -12,6 +12,7 @@ from fedscope.landscape.published.estimators import published_comparison, publis
 from fedscope.landscape.published.resampling import Resampled
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.streams import torch_stream
+from fedscope.workflows.curvature.resources import BATCHES
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.run_clients import Participants, loader
@@ -102,11 +103,14 @@ def test_overlap_of_the_clients_eigenspaces(fedscope: Command, run: Run) -> None
     (problem,) = load([run.final], Source(samples=48))
     whole = Hessian(problem.model, problem.loss_fn, problem.batches)
     ours = top_eigenpairs(whole, k=2, generator=torch_stream(0, "lanczos")).vectors
-    for client, value in zip(Participants(problem, "client", "own"), cross["overlap"], strict=True):
-        operator = Hessian(client.model, problem.loss_fn, client.batches)
-        theirs = top_eigenpairs(operator, k=2, generator=torch_stream(0, "lanczos")).vectors
-        assert value == pytest.approx(subspace_overlap(theirs, ours), abs=1e-3)
+    measured = zip(cross["overlap"], cross["lambda_max"], strict=True)
+    for client, (value, top) in zip(Participants(problem, "client", "own"), measured, strict=True):
+        operator = Hessian(client.model, problem.loss_fn, client.batches, deal=BATCHES)
+        theirs = top_eigenpairs(operator, k=2, generator=torch_stream(0, "lanczos"))
+        assert value == pytest.approx(subspace_overlap(theirs.vectors, ours), abs=1e-3)
         assert 0 < value < 1
+        assert top["stderr_data"] == pytest.approx(float(theirs.stderr_data[0]), rel=1e-2)
+        assert (top["effective_samples"] is None, top["by_sample"]) == (False, None)
 
 
 @pytest.mark.parametrize(

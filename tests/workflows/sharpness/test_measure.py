@@ -73,9 +73,11 @@ def test_every_quantity_is_the_librarys_own() -> None:
         "lambda_max": float(top_eigenpairs(op).values[0]),
         "trace": trace(op, rtol=0.05, seed=seed("trace")).value,
     }
-    pairs = top_eigenpairs(op, seed=seed("lambda_max"), by_sample=False)
+    pairs = top_eigenpairs(op, seed=seed("lambda_max"))
     largest = record.quantity("lambda_max")
     assert largest
+    assert pairs.samples is not None
+    assert largest.stderr_data == pytest.approx(float(pairs.stderr_data[0]), rel=1e-3)
     assert largest.population_interval == pytest.approx(pairs.interval(), rel=1e-3)
     residual = float(pairs.residuals[0])
     assert largest.interval == pytest.approx((largest.value - residual, largest.value + residual))

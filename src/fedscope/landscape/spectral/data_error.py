@@ -27,7 +27,7 @@ Symbols: B batches of n_b samples, N in all; m rows of the basis, P = QᵀQ; d s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -35,6 +35,7 @@ from torch import Tensor
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.spectral.results import Eigenpairs
 from fedscope.statistics.intervals import data_stderr, deleted, sample_error
 
 SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
@@ -80,34 +81,26 @@ def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataE
     return DataErrors(forms, factor**0.5 * stderr, factor * bias, dof, factor * uncertain)
 
 
-def sample_errors(
-    op: Operator, values: Tensor, vectors: Tensor, by_batch: Tensor, forms: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the samples' vᵀH_i v (k, N), the values' standard errors (k,) and degrees of freedom (k,).
+def told_by_sample(op: Operator, pairs: Eigenpairs) -> Eigenpairs:
+    """Return eigenpairs with the samples' vᵀH_i v and errors from these, at about two products for each pair.
 
-    None where the operator cannot tell them, or their means are not the eigenvalues: the loss of a batch is
-    then no plain mean over samples.
-
-    Args:
-        op: the operator.
-        values: (k,) eigenvalues.
-        vectors: (n, k) eigenvectors.
-        by_batch: (k,) their standard errors by the batches' ``forms`` (k, B), which say by how much those of
-            the means are too large.
+    As they are where the operator cannot tell them, or their means are not the eigenvalues: the loss of a
+    batch is then no plain mean over samples.
     """
     found = []
-    room = slack(op.dtype) * float(values.abs().max())
-    for value, v in zip(values.tolist(), vectors.T, strict=True):
+    room = slack(op.dtype) * float(pairs.values.abs().max())
+    for value, v in zip(pairs.values.tolist(), pairs.vectors.T, strict=True):
         forms_of = op.sample_forms(v)
         if forms_of is None or not abs(float(forms_of.mean()) - value) <= room:
-            return None
+            return pairs
         found.append(forms_of.cpu())
     errors = torch.tensor([sample_error(one) for one in found], dtype=torch.float64)
     stderr = op.finite_population**0.5 * errors[:, 0]
-    if forms is not None and op.weights and op.finite_population:
-        steadier = by_batch / (op.finite_population**0.5 * _first_order(forms, op.weights))
+    if pairs.forms is not None and op.weights and op.finite_population:
+        # by how much the errors of the means are too large
+        steadier = pairs.stderr_data / (op.finite_population**0.5 * _first_order(pairs.forms, op.weights))
         stderr *= steadier.nan_to_num(1.0)  # batches without any spread
-    return torch.stack(found), stderr, errors[:, 1]
+    return replace(pairs, samples=torch.stack(found), stderr_data=stderr, dof_data=errors[:, 1])
 
 
 def _first_order(forms: Tensor, weights: Sequence[int]) -> Tensor:

@@ -26,7 +26,7 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, sample_errors
+from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, told_by_sample
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen
@@ -108,13 +108,8 @@ def top_eigenpairs(
         found = found if bool(found.certified.all()) else search.completed(found)
         found = replace(found, converged=bool(found.certified.all()))
     found = search.verified(found, certain=start is None) if search.inexact else found
-    told = None
-    if by_sample:
-        told = sample_errors(op, found.values, found.vectors, found.stderr_data, found.forms)
-    if told:
-        samples, stderr, dof = told
-        found = replace(found, samples=samples, stderr_data=stderr, dof_data=dof)
-    return replace(found, matvecs=search.spent, seed=seed)
+    found = replace(found, matvecs=search.spent, seed=seed)
+    return told_by_sample(op, found) if by_sample else found
 
 
 class _Search:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, get_args
 
+import torch
 from torch import Tensor, nn
 
 from fedscope.choices import Reading
@@ -25,6 +26,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.spectral.data_error import told_by_sample
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.results import Estimate
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
@@ -127,7 +129,8 @@ def compare_clients(
             spent += found.matvecs
             converged = converged and found.converged
             overlaps.append(subspace_overlap(found.vectors, leading[:, : options.overlap]))
-            largest.append(eigenvalues(found)[0])
+            (top,) = eigenvalues(told_by_sample(operator, found.some(torch.tensor([0]))))
+            largest.append(top | {"by_sample": None})  # nothing pairs with them
             bases.append(_kept(found.subspace, bases))
     result = cross_client(
         _Operators(participants, curvature, rounds),

@@ -215,7 +215,7 @@ class Quantities:
                 found.value, found.stderr_probe, found.stderr_data, Cost(products=found.matvecs), seed,
                 found.dof_probe, found.dof_data, found.samples, found.batches,
             )  # fmt: skip
-        pairs = top_eigenpairs(op, seed=seed, by_sample=False, progress=progress)
+        pairs = top_eigenpairs(op, seed=seed, progress=progress)
         return _LargestEigenvalue(pairs)
 
     def _blocks(self, name: str, progress: Progress) -> Found:

@@ -31,6 +31,18 @@ K = 2  # the second eigenvalue at the global weights is well above the third; at
 Truths = Mapping[str, float]
 
 
+class SampleMatrices(BatchMatrices):
+    """The mean of dense symmetric matrices (N, n, n) of samples, in batches."""
+
+    def __init__(self, matrices: Tensor) -> None:
+        super().__init__(matrices.view(BATCHES, SAMPLES, *matrices.shape[1:]).mean(1), SAMPLES)
+        self._samples = matrices
+
+    def sample_forms(self, v: Tensor) -> Tensor:
+        """Those of all samples."""
+        return torch.einsum("i,sij,j->s", v, self._samples, v)
+
+
 @dataclass(frozen=True)
 class World:
     """The models, each population's samples, and the Hessians of all samples at all models."""
@@ -41,10 +53,8 @@ class World:
     rows: list[Tensor]  # of the two clients, and of all
     hessians: list[Tensor]  # at each model, (P, n, n)
 
-    def operator(self, at: int, rows: Tensor) -> BatchMatrices:
-        return BatchMatrices(
-            self.hessians[at][rows].view(BATCHES, SAMPLES, *self.hessians[0].shape[1:]).mean(1), SAMPLES
-        )
+    def operator(self, at: int, rows: Tensor) -> SampleMatrices:
+        return SampleMatrices(self.hessians[at][rows])
 
     def losses(self, at: int, rows: Tensor) -> Tensor:
         with torch.no_grad():

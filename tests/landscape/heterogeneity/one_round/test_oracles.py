@@ -28,6 +28,7 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
 )
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.streams import torch_stream
 
 from .clients import SHARES, SIZE, Clients, clients, flat
 
@@ -158,6 +159,20 @@ def test_lambda_max_is_too_high_by_what_leaving_batches_out_says() -> None:
     assert one.bias == pytest.approx(bias, rel=0.2)  # of six batches each is fitted to five
     low, high = one.interval()
     assert (low + high) / 2 == pytest.approx(one.value - one.bias)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_data_s_error_of_lambda_max_is_that_of_the_eigenpair(k: int) -> None:
+    """From the samples one by one, times what the jackknife over batches says, as for any λ_max."""
+    found = clients()
+    op = found.operator(found.center, found.every)
+    expected = top_eigenpairs(op, k=k, tol=1e-9, generator=torch_stream(0, "lanczos"))
+    one = cell(op, "global", quantities=("lambda_max",), k=k, tol=1e-9).lambda_max
+    assert one is not None
+    assert expected.samples is not None
+    assert one.data == pytest.approx((float(expected.stderr_data[0]), float(expected.dof_data[0])), rel=1e-6)
+    assert one.bias == pytest.approx(float(expected.bias_data[0]))
+    assert len(one.parts["global"].sizes) == len(found.every[1])
 
 
 @pytest.mark.parametrize("k", [1, 3])

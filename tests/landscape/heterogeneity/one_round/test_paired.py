@@ -34,6 +34,18 @@ def test_what_is_left_of_errors_in_a_difference() -> None:
     assert exact.data == (0, math.inf)
 
 
+def test_what_is_known_by_sample_pairs_with_what_is_known_by_batch() -> None:
+    samples, means = torch.tensor([[1.0, 3, 2, 6, 6, 9]]).double(), torch.tensor([[1.0, 5, 6]]).double()
+    one = Paired(4.5, {"a": Part(samples, (1,) * 6)})
+    other = Paired(4.0, {"a": Part(means, (2, 1, 3))})
+    for gap, sign in ((difference(one, other), 1), (difference(other, one), -1)):
+        assert gap.parts["a"].sizes == (2, 1, 3)
+        assert gap.parts["a"].estimates[0].tolist() == [sign * left for left in (1, -3, 1)]
+    assert difference(one, one).stderr_data == 0
+    heavy = torch.cat([torch.zeros(1, 99), torch.ones(1, 1)], 1).double()
+    assert Part(heavy, (1,) * 100).data == pytest.approx((0.01, 1.98), rel=0.05)
+
+
 def test_pseudo_values_of_a_mean_are_the_batches() -> None:
     """Of unequal batches; the bias of a square is the jackknife's, less in a finite population."""
     found = clients()

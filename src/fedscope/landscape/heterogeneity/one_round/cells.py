@@ -19,6 +19,7 @@ from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, probe_products, rademacher
 from fedscope.landscape.operators.progress import Progress, continued
 from fedscope.landscape.printing import Printed
+from fedscope.landscape.spectral.data_error import told_by_sample
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.probe_tally import remainder
 from fedscope.landscape.spectral.results import Eigenpairs
@@ -115,12 +116,15 @@ def cell(
 
 
 def _largest(op: Operator, samples: str, pairs: Eigenpairs) -> Paired:
-    value = float(pairs.values[0])
-    if pairs.forms is None or op.weights is None:
-        return Paired(value, {}, bound=float(pairs.residuals[0]))
-    part = Part(pairs.forms[:1].double().cpu(), op.weights, op.finite_population)
-    bound = float(pairs.residuals[0] + pairs.stderr_bias[0])
-    return Paired(value, {samples: part}, bias=float(pairs.bias_data[0]), bound=bound)
+    top = told_by_sample(op, pairs.some(torch.tensor([0])))
+    value, bound = float(top.values), float(top.residuals)
+    if top.forms is None or op.weights is None:
+        return Paired(value, {}, bound=bound)
+    forms, sizes = top.forms, op.weights
+    if top.samples is not None:
+        forms, sizes = top.samples, (1,) * top.samples.shape[1]
+    part = Part(forms.double().cpu(), sizes, op.finite_population).scaled(float(top.stderr_data))
+    return Paired(value, {samples: part}, bias=float(top.bias_data), bound=bound + float(top.stderr_bias))
 
 
 def _trace(

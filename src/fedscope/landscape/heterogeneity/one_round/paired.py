@@ -19,7 +19,14 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
-from fedscope.statistics.intervals import combined, interval, mean_stderr, probed_data_error, sloped_interval
+from fedscope.statistics.intervals import (
+    combined,
+    interval,
+    mean_stderr,
+    probed_data_error,
+    sample_error,
+    sloped_interval,
+)
 
 Error = tuple[float, float]  # a standard error and its degrees of freedom
 EXACT: Error = (0.0, math.inf)
@@ -44,8 +51,21 @@ class Part(Printed):
         """The error over the samples, without the probes' noise in it."""
         if self.factor == 0:
             return EXACT
-        stderr, dof = probed_data_error(self.estimates, self.sizes)
-        return math.sqrt(self.factor) * stderr, dof
+        by_sample = len(self.estimates) == 1 and set(self.sizes) == {1}
+        known = sample_error(self.estimates[0]) if by_sample else probed_data_error(self.estimates, self.sizes)
+        return math.sqrt(self.factor) * known[0], known[1]
+
+    def scaled(self, stderr: float) -> "Part":
+        """Return the part with an error over the samples that is known better than by its spread."""
+        own = self.data[0]
+        return replace(self, estimates=self.estimates * (stderr / own)) if own > 0 else self
+
+    def within(self, sizes: tuple[int, ...]) -> "Part":
+        """Return a part that is known by sample as one that is known by batches of so many samples."""
+        if self.sizes != (1,) * sum(sizes):
+            return self
+        means = torch.stack([batch.mean(1) for batch in self.estimates.split(sizes, 1)], 1)
+        return replace(self, estimates=means, sizes=sizes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,6 +211,7 @@ def merged(one: Paired, other: Paired) -> Paired:
 def _sum(before: Part | None, factor: float, part: Part, name: str) -> Part:
     if before is None:
         return replace(part, estimates=factor * part.estimates)
+    before, part = before.within(part.sizes), part.within(before.sizes)
     probes = {len(before.estimates), len(part.estimates)} - {1}
     if before.sizes != part.sizes or len(probes) > 1:
         raise ValueError(f"numbers of {name} are of different batches or probes")
