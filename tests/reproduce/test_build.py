@@ -118,7 +118,9 @@ def test_a_measured_checkpoint_may_go(place: Place, tmp_path: Path, monkeypatch:
     paired = [run["checkpoints"]["outcomes of best"] for run in before["runs"]]
     assert {one["file"] for one in paired} == {"best.pt"}
     for run in before["runs"]:
-        delete_checkpoints(store.run(run["run"]), ["best.pt"])
+        models = [path.name for path in store.run(run["run"]).folder.glob("*.pt")]
+        assert {"best.pt", "final.pt", "initial.pt"} <= {*models}
+        delete_checkpoints(store.run(run["run"]), models)
     monkeypatch.setattr(planning, "train_job", None)
     monkeypatch.setattr(measuring, "compute", None)
     build([table], Choices(), there, lambda _: None)

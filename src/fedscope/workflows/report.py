@@ -231,7 +231,7 @@ def shown_runs(paths: Sequence[Path]) -> list[RunRecord]:
 
 def as_record(run: Run, results: Sequence[Kept] = (), paths: Sequence[Path] = ()) -> RunRecord:
     """Return a run, with what ``results`` have of it; of ``paths`` those in its folder were asked for."""
-    files = [path for path in (run.best, run.final if run.final.exists() else run.last) if path.exists()]
+    files = [path for path in (run.best, run.newest) if path.exists()]
     return RunRecord(
         manifest=run.manifest(),
         metrics=tuple(run.metrics()),

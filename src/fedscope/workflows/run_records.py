@@ -95,7 +95,7 @@ def measured_clients(run: Run, results: Iterable[Kept]) -> tuple[ClientsRecord, 
 
 
 def _kept(run: Run) -> list[Path]:
-    kept = [*map(run.after_round, run.rounds()), run.final if run.final.exists() else run.last]
+    kept = [*map(run.after_round, run.rounds()), run.newest]
     return [path for path in kept if path.exists()]
 
 

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
+from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel import push
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.folder import Folder
-from fedscope.checkpoints.travel.lists import Journey
+from fedscope.checkpoints.travel.lists import Journey, read_list
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
@@ -221,6 +223,63 @@ def test_a_whole_run_is_not_replaced_by_one_of_its_models(run: Run, place: Count
     pushed(alone, Counted(tmp_path / "other"))
     alone.untag("good")
     pushed(alone, Counted(tmp_path / "other"))
+
+
+def result(run: Run, key: str, sha256: str) -> Path:
+    """Write a kept result of a model that has this hash."""
+    path = run.root / layout.ANALYSIS / f"{key * 32}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"key": key, "record": {"checkpoint": {"sha256": sha256}}}))
+    return path
+
+
+def test_results_of_a_run_s_models_travel_with_it(run: Run, place: Counted, tmp_path: Path) -> None:
+    best, final = (load_checkpoint(path).sha256 for path in (run.best, run.final))
+    delete_checkpoints(run, ["best.pt"])
+    own = [result(run, "a", final), result(run, "b", best)]
+    result(run, "c", "0" * 64)
+    (own[0].parent / "notes.json").write_text(final)
+    assert pushed(run, place).moved == 3  # with the manifest
+    there = tmp_path / "there" / layout.ANALYSIS
+    assert pulled(there.parent, place).files == 8
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == {
+        path.name: path.read_bytes() for path in own
+    }
+    own[0].unlink()
+    pushed(run, place)  # which has it still
+    shutil.rmtree(there)
+    assert pulled(there.parent, place).moved == 2
+    (there / own[0].name).write_text("of another version of the code")
+    assert (pulled(there.parent, place).moved, len(list(there.iterdir()))) == (0, 2)
+    assert (there / own[0].name).read_text() == "of another version of the code"
+
+
+def test_a_deleted_model_stays_at_the_remote_and_comes_back(run: Run, place: Counted, tmp_path: Path) -> None:
+    before = tree(run.folder)
+    delete_checkpoints(run, ["best.pt", "final.pt"])
+    pushed(run, place)
+    assert pulled(tmp_path / "there", place).moved > 0
+    assert tree(tmp_path / "there" / "small").keys() == before.keys()
+    assert pulled(run.root, place).moved == 1  # both are one model
+    assert {**tree(run.folder), "manifest.json": b""} == {**before, "manifest.json": b""}
+    assert (faults(run.root), pulled(run.root, place).moved) == ([], 0)
+
+
+def test_another_model_than_was_deleted_is_not_taken(run: Run, place: Counted) -> None:
+    delete_checkpoints(run, ["final.pt"])
+    run.write_manifest(run.manifest().model_copy(update={"checkpoints_deleted": {"final.pt": "0" * 64}}))
+    with pytest.raises(UserError, match="nothing was changed"):
+        pulled(run.root, place)
+    assert (run.final.exists(), [path.name for path in run.root.iterdir()]) == (False, ["small"])
+
+
+def test_a_list_of_what_is_here_has_no_deleted_model(run: Run) -> None:
+    here = Counted(run.root)
+    pushed(run, here)
+    run.write_manifest(run.manifest().model_copy(update={"partial": True}))
+    delete_checkpoints(run, ["final.pt"])
+    pushed(run, here)
+    assert "final.pt" not in read_list(here, "small").files
 
 
 def test_a_damaged_run_is_not_pushed(run: Run, tmp_path: Path) -> None:

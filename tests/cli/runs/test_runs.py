@@ -10,6 +10,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.code import code_version
+from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.registry import Registry, Run
 from tests.checkpoints.cases import manifest, small_run
 from tests.cli.conftest import Command, Outcome
@@ -149,7 +150,7 @@ def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_p
         options = [word for name in names for word in ("--checkpoint", name)]
         return fedscope("runs", "delete", run.name, *options, more, "--registry", str(tmp_path))
 
-    for name in ("final.pt", "clients/0000.pt", "manifest.json", "../x.pt"):
+    for name in ("last.pt", "clients/0000.pt", "manifest.json", "../x.pt"):
         done = delete("best.pt", name)
         assert (done.code, f"{name!r} is no global model that may be deleted" in done.err) == (2, True)
     assert delete("best.pt", more="--clients").code == 2
@@ -166,6 +167,37 @@ def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_p
     assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 2
     copy.final.rename(copy.last)
     assert "is unfinished" in delete("initial.pt").err
+
+
+def test_a_run_without_its_final_model_stays_finished(fedscope: Command, run: Run, tmp_path: Path) -> None:
+    copy = Run(Path(shutil.copytree(run.folder, tmp_path / run.name)))
+    final = load_checkpoint(copy.final).sha256
+
+    def said(*words: str) -> Outcome:
+        return fedscope(*words, "--registry", str(tmp_path))
+
+    assert said("runs", "delete", run.name, "--checkpoint", "final.pt", "--yes").code == 0
+    assert (copy.final.exists(), copy.manifest().checkpoints_deleted) == (False, {"final.pt": final})
+    assert "finished" in said("runs", "list").out
+    assert copy.metrics() == run.metrics()
+    verified = said("runs", "verify")
+    assert (verified.code, f"elsewhere is {run.name}/final.pt" in verified.err) == (0, True)
+    assert said("runs", "verify", run.name, "--json").json["elsewhere"] == [f"{run.name}/final.pt"]
+    for address in (run.name, f"{run.name}@final"):
+        done = said("hessian", address)
+        assert (done.code, f"`fedscope runs pull {run.name} git:`" in done.err) == (2, True)
+    more = said("train", "--resume", "--name", run.name, "--rounds", "9")
+    assert (more.code, "is not here; pull" in more.err) == (2, True)
+    assert copy.metrics() == run.metrics()
+
+
+def test_a_run_whose_final_model_came_back_goes_on(run: Run, tmp_path: Path) -> None:
+    copy = Run(Path(shutil.copytree(run.folder, tmp_path / run.name)))
+    delete_checkpoints(copy, ["final.pt", "best.pt"])
+    shutil.copy(run.final, copy.final)
+    copy.extend(copy.manifest().settings.rounds + 1)
+    assert (copy.status(copy.manifest()), copy.newest) == ("unfinished", copy.last)
+    assert list(copy.manifest().checkpoints_deleted) == ["best.pt"]
 
 
 def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: Path) -> None:

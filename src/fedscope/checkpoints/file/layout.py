@@ -30,6 +30,7 @@ _KINDS: dict[Kind, str] = {
 _MARKS = {"manifest.json": b'"fedscope/run/', ".pt": b"fedscope/checkpoint/"}
 _HEAD = 1024  # first bytes of a file, which hold its mark
 ANALYSIS = ".analysis"  # in a registry: the results of analyses
+_RESULT = re.compile(rf"{re.escape(ANALYSIS)}/[0-9a-f]{{32}}\.json")
 LOCK = ".lock"  # empty: what `Run.locked` locks
 _BESIDES = ("tensorboard", "wandb", LOCK)  # allowed in the folder, and no part of the run
 
@@ -44,6 +45,11 @@ def kind(name: str) -> Kind | None:
             return found
     folder, _, tag = name.partition("/")
     return "tag" if folder == "tags" and NAME.fullmatch(tag) else None
+
+
+def is_result(name: str) -> bool:
+    """Say whether ``name``, a path below a registry, is that of a kept result of an analysis."""
+    return _RESULT.fullmatch(name) is not None
 
 
 def round_of(name: str) -> int | None:

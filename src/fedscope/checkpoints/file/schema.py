@@ -135,6 +135,11 @@ class Manifest(Record):
     diverged: Positive | None = None  # the round that left loss or weights not finite: the last
     extended: tuple[Positive, ...] = ()  # the numbers of rounds that it was to have before --resume --rounds
 
+    @property
+    def finished(self) -> bool:
+        """Whether the final model was there and was deleted; of a run that has it the file says so."""
+        return "final.pt" in self.checkpoints_deleted
+
     def states(self, setting: str) -> bool:
         """Say whether the value of a setting is known; of a run that was added not all are."""
         return self.added is None or setting in self.added.stated

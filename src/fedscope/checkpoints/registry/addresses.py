@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.registry.run import Run
 
+PULL = "`fedscope runs pull {} git:` brings it from the repository's history, a URL from where it was pushed"
 _CLIENT = r"client([0-9]{1,9})"
 _STEP = r"step([0-9]{1,9})"
 _ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}(?::{_STEP})?))?"
@@ -26,7 +27,7 @@ def path_of(run: Run, which: str) -> Path | None:
     Without ``which`` it is the newest global model.
     """
     if which == "":
-        return run.final if run.final.exists() else run.last
+        return run.newest
     if which in ("final", "best", "initial", "all", "sel"):
         return run.folder / f"{which}.pt"
     if client := re.fullmatch(_CLIENT, which):
@@ -44,7 +45,7 @@ def _after(run: Run, round: int, mean: str | None) -> Path:
     if round == 0 and not mean:
         return run.initial
     path = run.average(mean, round) if mean else run.after_round(round)
-    if path.exists() or not run.final.exists() or round != run.manifest().settings.rounds:
+    if path.exists() or not run.is_finished or round != run.manifest().settings.rounds:
         return path
     return run.average(mean) if mean else run.final
 
@@ -80,6 +81,9 @@ def addresses(run: Run) -> Iterator[str]:
 
 def missing(run: Run, which: str, path: Path) -> str:
     """Return that the run has no RUN@``which``, what it has instead, and how to keep what is asked for."""
+    name = path.relative_to(run.folder).as_posix()
+    if run.has_manifest and name in run.manifest().checkpoints_deleted:
+        return f"{name} of run {run.name!r} is not here, its hash and results are; {PULL.format(run.name)}"
     if of_round := re.fullmatch(_ROUND, which):
         if of_round[2] == "anchor":
             return _no_anchor(run, which)

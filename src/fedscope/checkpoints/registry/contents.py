@@ -1,8 +1,9 @@
-"""The sealed list of a run's files with their sizes and hashes, of an archive and of a remote.
+"""The sealed list of a run's files, and at a remote its results, with sizes and hashes.
 
     {"format", "run", "files": {"final.pt": {"bytes", "sha256"}, …}, …, "sha256": the seal of all before}
 
-Every name in it is one that ``layout`` knows, so that none leads out of the run's folder.
+Every name in it is one that ``layout`` knows, so that none leads out of the run's folder, and for a result
+out of that of the registry's results, ``.analysis``.
 """
 
 import hashlib
@@ -41,7 +42,7 @@ class File(Record):
 
 
 class Contents(Record):
-    """The files of one run, by their paths below it with ``/``."""
+    """The files of one run, by their paths below it with ``/``, and results by theirs below the registry."""
 
     format: str
     run: Name
@@ -58,7 +59,9 @@ class Contents(Record):
     def place(self, name: str) -> str:
         """Return where a remote has the file ``name``: its path below the remote's URL."""
         sha256 = self.files[name].sha256
-        return f"{self.run}/{name}" if self.in_place else f"objects/{sha256[:2]}/{sha256[2:]}"
+        if not self.in_place:
+            return f"objects/{sha256[:2]}/{sha256[2:]}"
+        return name if layout.is_result(name) else f"{self.run}/{name}"
 
     def to_bytes(self) -> bytes:
         """Return the list as JSON with its seal."""
@@ -80,6 +83,6 @@ class Contents(Record):
         if "manifest.json" not in contents.files:
             raise ValueError("it lists no run")
         for name in contents.files:
-            if layout.kind(name) is None:
+            if layout.kind(name) is None and not layout.is_result(name):
                 raise ValueError(f"{name[:100]!a} is no file of a run")
         return contents

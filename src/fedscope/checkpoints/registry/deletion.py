@@ -29,15 +29,16 @@ def delete_steps(run: Run) -> int:
 
 
 def delete_checkpoints(run: Run, names: Collection[str]) -> int:
-    """Delete global models of a finished run, such as ``best.pt``; first its manifest takes their hashes.
+    """Delete global models of a finished run, such as ``final.pt``; first its manifest takes their hashes.
 
-    What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`).
+    What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`), and the
+    run stays finished.
 
     Returns:
         How many there were.
 
     Raises:
-        UserError: the run is unfinished, or a name is not that of a global model, or of the last one.
+        UserError: the run is unfinished, or a name is not that of a global model.
     """
     from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
 
@@ -80,4 +81,4 @@ def _below(*folders: str) -> Callable[[str], bool]:
 
 
 def _may_go(name: str) -> bool:
-    return layout.kind(name) == "checkpoint" and not re.search(r"final|last|clients|steps", name)
+    return layout.kind(name) == "checkpoint" and not re.search(r"last|clients|steps", name)

@@ -73,6 +73,20 @@ class Run:
         return self.folder / "last.pt"
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the final model is here, or was: then the manifest has its hash."""
+        return self.final.exists() or (self.has_manifest and self.manifest().finished)
+
+    @property
+    def newest(self) -> Path:
+        """The newest global model: the final one of a finished run, whether or not it is here."""
+        return self.final if self.is_finished else self.last
+
+    def at(self, name: str) -> Path:
+        """A file by its name in a list: one of the run, or a result of its registry."""
+        return (self.root if layout.is_result(name) else self.folder) / name
+
+    @property
     def initial(self) -> Path:
         """The global model before the first round."""
         return self.folder / "initial.pt"
@@ -195,7 +209,7 @@ class Run:
         """Return whether the run is finished; a diverged one is not, and cannot be continued."""
         if manifest.diverged:
             return "diverged"
-        return "finished" if self.final.exists() else "unfinished"
+        return "finished" if self.is_finished else "unfinished"
 
     def _check_manifest(self) -> None:
         if not self.has_manifest:
@@ -210,6 +224,10 @@ class Run:
     def extend(self, rounds: int) -> None:
         """Let the run go on to ``rounds``: its last model is again the newest of an unfinished one."""
         manifest = self.manifest()
+        if manifest.finished:  # the final model was pulled again: it is no deleted one any more
+            left = {n: hash for n, hash in manifest.checkpoints_deleted.items() if n != self.final.name}
+            manifest = manifest.model_copy(update={"checkpoints_deleted": left})
+            self.write_manifest(manifest)
         if self.final.exists():  # first: a kill in between leaves a run of the old length, to be finished
             move(self.final, self.last, below=self.root)
         settings = manifest.settings.model_copy(update={"rounds": rounds})
@@ -235,7 +253,7 @@ class Run:
         path, number = self.folder / "metrics.jsonl", 0
         if not path.exists():
             return
-        manifest, finished = self.manifest(), self.final.exists()
+        manifest, finished = self.manifest(), self.is_finished
         with open_regular(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
                 if not line.endswith(b"\n") and not finished:

@@ -39,6 +39,5 @@ def pairing_in(run: Run) -> Pairing | None:
     if not files:
         return None
     hashes = {client: describe_checkpoint(path)[1] for client, path in files.items()}
-    newest = next((path for path in (run.final, run.last) if path.is_file()), None)
-    sha256 = describe_checkpoint(newest)[1] if newest else ""
+    sha256 = describe_checkpoint(run.newest)[1] if run.newest.is_file() else ""
     return Pairing.of({client: whose(client, path) for client, path in files.items()}, hashes, sha256)

@@ -1,6 +1,6 @@
 """The lists of runs at a remote, and the transfer of their files, several at a time."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ class Journey:
     bytes: int
     moved: int  # contents that were not there yet
     moved_bytes: int
+    nowhere: tuple[str, ...] = ()  # models that were deleted, and that no commit of `git:` holds
 
 
 def paced(remote: Remote, place: str) -> Iterator[bytes]:
@@ -101,13 +102,13 @@ def _missing(remote: Remote, name: str) -> str:
     return f"{remote.url} holds no pushed run {name!r}; give a URL that `fedscope runs push` was given"
 
 
-def carry_all(contents: Contents, workers: int, carry: Carry, report: Report) -> list[int]:
+def carry_all(files: Mapping[str, File], workers: int, carry: Carry, report: Report) -> list[int]:
     """Transfer each content once, several at a time; return the sizes of those that were missing.
 
     After an error or Ctrl-C, transfers in progress stop at their next part.
     """
     groups: dict[File, list[str]] = {}
-    for name, file in contents.files.items():
+    for name, file in files.items():
         groups.setdefault(file, []).append(name)
     stopped, moved, done = Event(), [], 0
 
@@ -121,9 +122,9 @@ def carry_all(contents: Contents, workers: int, carry: Carry, report: Report) ->
             for future in as_completed(futures):
                 names = futures[future]
                 if future.result():
-                    moved.append(contents.files[names[0]].bytes)
+                    moved.append(files[names[0]].bytes)
                 done += len(names)
-                report(done, len(contents.files), names[0])
+                report(done, len(files), names[0])
         except BaseException:
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,17 +1,19 @@
 """Pulling a run: collected beside its place, compared with the list, checked, and then renamed.
 
-ROOT/.RUN.pull/RUN/…     what has arrived; it stays after a kill, and the next pull continues with it
+ROOT/.RUN.pull/RUN/…           what has arrived; it stays after a kill, and the next pull continues with it
+ROOT/.RUN.pull/.analysis/…     results of its models
 """
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
@@ -25,7 +27,9 @@ from fedscope.storage import atomic_file, locked, make_folder, move, open_regula
 def pull_run(
     registry: Registry, remote: Remote, name: str, report: Report, called: str | None = None
 ) -> Journey:
-    """Fetch the run ``name``, under its own name or as ``called``; a run that is here already is not changed.
+    """Fetch the run ``name``, under its own name or as ``called``, and the results of its models.
+
+    A run that is here already gets back the models that were deleted from it, and is not changed otherwise.
 
     Raises:
         UserError: there is no such run at the remote, another one of its name is here, a file is damaged,
@@ -33,60 +37,108 @@ def pull_run(
     """
     contents, root = read_list(remote, name), registry.root
     run = Run(root / checked_name(called or name))
-    staging = run.folder.with_name(f".{run.name}.pull")
-    if os.path.lexists(run.folder):
-        _check_same(run, contents, remote)
+    here = os.path.lexists(run.folder)
+    wanted = _lacking(run, contents, remote) if here else contents.files
+    wanted = {n: f for n, f in wanted.items() if not (layout.is_result(n) and os.path.lexists(root / n))}
+    if here and not wanted:
         with suppress(FileNotFoundError):  # it was killed after the renaming
-            remove_tree(staging, below=root)
+            remove_tree(staging(run).root, below=root)
         return journey(run.name, contents, [])
-    folder = staging / run.name
-    with _collecting(folder, root):
-        held = {n for n in contents.files if _is_whole(folder / n, contents, n)}
-        _check_room(root, sum(f.bytes for n, f in contents.files.items() if n not in held))
-
-        def fetch(names: Sequence[str], tick: Tick) -> bool:
-            first = next((n for n in names if n in held), names[0])
-            if first not in held:
-                with atomic_file(folder / first, below=root) as target:
-                    _fetch(remote, contents, first, target, tick)
-            for other in {*names} - held - {first}:
-                with open_regular(folder / first) as source, atomic_file(folder / other, below=root) as copy:
-                    shutil.copyfileobj(source, copy)
-            return first not in held and contents.files[first].bytes > 0
-
-        moved = carry_all(contents, remote.workers, fetch, report)
-        _complete(Run(folder), contents)
-        move(folder, run.folder, below=root)
-        remove_tree(staging, below=root)
+    with collecting(run) as staged:
+        moved = _collected(staged, root, contents, wanted, remote, report)
+        if here:
+            put_back(run, staged, [name for name in wanted if layout.kind(name)])
+        else:
+            _complete(staged, contents)
+        for result in filter(layout.is_result, wanted):
+            make_folder(root / layout.ANALYSIS, below=root)
+            move(staged.at(result), root / result, below=root)
+        if not here:
+            move(staged.folder, run.folder, below=root)
+        remove_tree(staged.root, below=root)
     return journey(run.name, contents, moved)
 
 
-def _check_same(run: Run, contents: Contents, remote: Remote) -> None:
-    """Refuse a name that another run has here; the manifest may give another name, and tags may differ."""
-    names = [n for n in contents.files if layout.kind(n) not in ("tag", "manifest")]
+def staging(run: Run) -> Run:
+    """Return where a run is collected, or its models are."""
+    return Run(run.folder.with_name(f".{run.name}.pull") / run.name)
+
+
+@contextmanager
+def collecting(run: Run) -> Iterator[Run]:
+    """Make the folder in which a run's files are collected, and keep other processes from it meanwhile."""
+    staged = staging(run)
+    make_folder(staged.folder, below=run.root)
+    try:
+        with locked(staged.root / layout.LOCK, below=run.root):
+            yield staged
+    except BlockingIOError as error:
+        raise UserError(f"another process pulls {run.name!r} into {run.root}; wait for its end") from error
+
+
+def put_back(run: Run, staged: Run, names: Sequence[str]) -> None:
+    """Move models that were deleted from a run back into it, once each has the hash that its manifest has.
+
+    Raises:
+        UserError: one has another hash: then none is moved, and what was collected is deleted.
+    """
+    with run.locked():
+        known = run.manifest().checkpoints_deleted
+        for name in names:
+            if load_checkpoint(staged.folder / name).sha256 != known.get(name):
+                remove_tree(staged.root, below=run.root)
+                raise UserError(
+                    f"{name} that was fetched is not the model that {run.name!r} had: its hash is not the "
+                    "manifest's; nothing was changed, pull it from elsewhere"
+                )
+        for name in names:
+            make_folder((run.folder / name).parent, below=run.root)
+            move(staged.folder / name, run.folder / name, below=run.root)
+
+
+def _lacking(run: Run, contents: Contents, remote: Remote) -> Mapping[str, File]:
+    """Return what a run that is here gets: models deleted from it, and results.
+
+    Its manifest may give another name, and tags may differ.
+
+    Raises:
+        UserError: the run here is another, or in another state.
+    """
     same = run.has_manifest and run.manifest().created == contents.created
-    if not same or not all(_is_whole(run.folder / n, contents, n) for n in names):
+    deleted = run.manifest().checkpoints_deleted if same else {}
+    gone = {n for n in deleted if n in contents.files and not os.path.lexists(run.folder / n)}
+    names = [n for n in contents.files if layout.kind(n) not in ("tag", "manifest", None)]
+    if not same or not all(_is_whole(run.folder / n, contents.files[n]) for n in names if n not in gone):
         raise UserError(
             f"{run.folder} is taken by another run than {contents.run!r} at {remote.url}, or by another "
             "state of it; pull that under another --name, or delete this one"
         )
+    return {n: file for n, file in contents.files.items() if n in gone or layout.is_result(n)}
 
 
-@contextmanager
-def _collecting(folder: Path, root: Path) -> Iterator[None]:
-    """Make the folder in which a run's files are collected, and keep other processes from it meanwhile."""
-    make_folder(folder, below=root)
-    try:
-        with locked(folder.with_name(layout.LOCK), below=root):
-            yield
-    except BlockingIOError as error:
-        raise UserError(f"another process pulls {folder.name!r} into {root}; wait for its end") from error
+def _collected(
+    staged: Run, root: Path, contents: Contents, wanted: Mapping[str, File], remote: Remote, report: Report
+) -> list[int]:
+    held = {name for name, file in wanted.items() if _is_whole(staged.at(name), file)}
+    _check_room(root, sum(file.bytes for name, file in wanted.items() if name not in held))
+
+    def fetch(names: Sequence[str], tick: Tick) -> bool:
+        first = next((name for name in names if name in held), names[0])
+        if first not in held:
+            with atomic_file(staged.at(first), below=root) as target:
+                _fetch(remote, contents, first, target, tick)
+        for other in {*names} - held - {first}:
+            with open_regular(staged.at(first)) as source, atomic_file(staged.at(other), below=root) as copy:
+                shutil.copyfileobj(source, copy)
+        return first not in held and wanted[first].bytes > 0
+
+    return carry_all(wanted, remote.workers, fetch, report)
 
 
-def _is_whole(path: Path, contents: Contents, name: str) -> bool:
-    if path.is_symlink() or not path.is_file() or path.stat().st_size != contents.files[name].bytes:
+def _is_whole(path: Path, file: File) -> bool:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != file.bytes:
         return False
-    return File.from_path(path) == contents.files[name]
+    return File.from_path(path) == file
 
 
 def _check_room(root: Path, needed: int) -> None:

@@ -69,7 +69,7 @@ def verify_run(
     except (UserError, OSError) as error:
         yield Fault(name, _said(error, run))
         return
-    account = Account(manifest, tuple(metrics), run.final.exists() or manifest.diverged is not None)
+    account = Account(manifest, tuple(metrics), run.is_finished or manifest.diverged is not None)
     files = list(layout.files(run.folder))
     loaded: list[LoadedCheckpoint] = []
     found: dict[str, str] = {}
@@ -91,6 +91,15 @@ def verify_run(
             yield Fault(f"{name}/{file}", problem)
     for file in sorted(due.expected(account, files) - set(files)):
         yield Fault(f"{name}/{file}", "is missing; restore it from a copy")
+
+
+def elsewhere(run: Run) -> list[str]:
+    """Return the models that were deleted from a run, by its manifest, and are not here."""
+    try:
+        deleted = run.manifest().checkpoints_deleted
+    except (UserError, OSError):  # a fault of its own
+        return []
+    return [name for name in sorted(deleted) if not os.path.lexists(run.folder / name)]
 
 
 def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = lambda name: True) -> None:
@@ -135,6 +144,9 @@ def _checkpoint_problem(
     problem = due.unexpected(name, account)
     found = load_checkpoint(path)
     problem = claims.checkpoint_problem(name, found.info, account) or problem
+    known = account.manifest.checkpoints_deleted.get(name, found.sha256)
+    if known != found.sha256 and not account.manifest.extended:  # else it may be a later round's
+        problem = problem or "is another model than was deleted, by its hash; pull that again"
     if problem is None:
         shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(found.state.items()))
         diverged = account.manifest.diverged is not None and name == "last.pt"

@@ -25,9 +25,11 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     """Read every file of the registry, or of some runs, and check that all is there and unchanged.
 
     Of a figure or an analysis (.json), the checkpoints are checked that it was made from. One line per
-    fault; the exit code is 2 if there is any.
+    fault; the exit code is 2 if there is any. Models that were deleted, and of which the manifest has the
+    hash, are no fault: they are named as elsewhere.
     """
-    from fedscope.checkpoints.verification.verify import Fault, is_busy, verify_root, verify_run
+    from fedscope.checkpoints.file.checkpoint import listed
+    from fedscope.checkpoints.verification.verify import Fault, elsewhere, is_busy, verify_root, verify_run
 
     store = Registry(registry)
     records = [name for name in runs if Path(name).suffix.lower() in RECORDS]
@@ -55,8 +57,14 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
         report(files)
     for text in notes:
         console.note(text)
+    away = [f"{run.name}/{name}" for run in named for name in elsewhere(run)]
+    if away:
+        shown = listed(away, most=_SHOWN)
+        console.note(
+            f"elsewhere {'is' if len(away) == 1 else 'are'} {shown}; `fedscope runs pull` fetches them"
+        )
     found = [{"path": fault.path, "problem": fault.problem} for fault in faults]
-    only_json = console.in_json(json_target, {"files": files, "faults": found})
+    only_json = console.in_json(json_target, {"files": files, "faults": found, "elsewhere": away})
     if not only_json:
         for fault in faults:
             print(safe(f"{fault.path}: {fault.problem}"))
@@ -64,6 +72,9 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
         raise UserError(f"{len(faults)} {'fault' if len(faults) == 1 else 'faults'} in {files} files")
     if not only_json:
         print(f"{files} files, no fault")
+
+
+_SHOWN = 8  # models that are elsewhere
 
 
 def _changed(run: Run) -> list[str]:

@@ -35,7 +35,7 @@ EVERY = click.option("--all", "every", is_flag=True, help="Every run, in place o
 def push_command(
     runs: tuple[str, ...], url: str, every: bool, registry: Path, json_target: str | None
 ) -> None:
-    """Send runs to a folder, or to a store: s3:, gs:, hf:.
+    """Send runs, with the results of their models, to a folder, or to a store: s3:, gs:, hf:.
 
     Only what is not there yet is sent, and a run is there once all of it is. After an interruption the same
     command goes on. Credentials are those of the store's own programs.
@@ -59,6 +59,7 @@ def push_command(
     examples={
         "fedscope runs pull flat s3://bucket/runs": "one run from S3",
         "fedscope runs pull --all https://example.org/runs": "every run that a web server shows",
+        "fedscope runs pull --all git:": "models that `runs delete` took, from the repository's history",
     },
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
@@ -73,12 +74,26 @@ def pull_command(
     """Fetch runs that were pushed to a folder or a store: s3:, gs:, hf:, https:.
 
     Every file is compared with its hash and the run checked before it appears. After an interruption the
-    same command goes on; a run that is here already stays as it is.
+    same command goes on. A run that is here already gets back the models that `runs delete` took from it,
+    and stays as it is otherwise. git: has these alone, from the history of the registry's repository.
     """
+    from fedscope.checkpoints.travel import history
     from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.pull import pull_run
 
-    place, store = remote(url), Registry(registry)
+    store = Registry(registry)
+    if url == history.URL:
+        if name is not None:
+            raise UserError(
+                "--name has no effect with git:, which gives runs that are here their models back"
+            )
+        found = store.existing() if _all(runs, every) else [store.run(one) for one in dict.fromkeys(runs)]
+        with history.history(store.root) as commits:
+            _travel("pull", "fetched", [run.name for run in found], json_target, lambda one, report: (
+                history.pull_deleted(store.run(one), commits, report)
+            ))  # fmt: skip
+        return
+    place = remote(url)
     names = place.runs() if _all(runs, every) else list(dict.fromkeys(runs))
     if not names:
         raise UserError(f"{url} shows no pushed run; name the run, or the URL that `runs push` was given")
@@ -111,5 +126,6 @@ def _travel(
         journeys.append(found)
         if json_target != "-":
             moved = f"{found.moved_bytes / 1e6:.1f} MB {done}" if found.moved else "all was there"
-            print(f"{found.run}: {found.files} files, {found.bytes / 1e6:.1f} MB; {moved}")
+            lost = f"; no commit holds {', '.join(found.nowhere)}" if found.nowhere else ""
+            print(f"{found.run}: {found.files} files, {found.bytes / 1e6:.1f} MB; {moved}{lost}")
     console.in_json(json_target, [asdict(one) for one in journeys])

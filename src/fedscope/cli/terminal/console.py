@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe

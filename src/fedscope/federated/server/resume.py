@@ -22,7 +22,7 @@ def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Ro
     """
     for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
         remove(leftover, below=run.root)
-    newest = run.final if run.final.exists() else run.last
+    newest = run.newest
     if not newest.exists():
         _check_unbegun(run)
         run.write_metrics([])
@@ -69,7 +69,7 @@ def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory,
 def _check_unbegun(run: Run) -> None:
     """Refuse a run whose newest model is lost; one round may be recorded before there is any."""
     recorded = sum(1 for _ in run.each_round())
-    if run.manifest().partial or recorded > 1:
+    if run.manifest().partial or run.is_finished or recorded > 1:
         raise UserError(
             f"cannot resume {run.name!r}: it has {recorded} rounds, and the model after the newest one is "
             "not here; pull or import the whole run, or train it anew under another --name"

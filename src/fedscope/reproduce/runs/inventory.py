@@ -26,16 +26,20 @@ class RunEntry:
         return self.run.metrics()
 
     @property
+    def finished(self) -> bool:
+        """Whether the last round is done."""
+        return self.run.final.exists() or self.manifest.finished
+
+    @property
     def done(self) -> int:
         """The number of rounds before the newest checkpoint."""
-        if self.run.final.exists():
+        if self.finished:
             return self.manifest.settings.rounds
         return len(self.metrics) if self.run.last.exists() else 0
 
     def has(self, round: int) -> bool:
         """Say whether ``round`` needs no more training; the last round has its final model then."""
-        finished = round < self.manifest.settings.rounds or self.run.final.exists()
-        return self.done >= round and finished
+        return self.done >= round and (round < self.manifest.settings.rounds or self.finished)
 
     def finite(self, round: int) -> bool:
         """Say whether the run had not diverged by the end of ``round``."""
@@ -44,7 +48,7 @@ class RunEntry:
     def place(self, model: Model, round: int) -> Path | None:
         """Return where a global model after ``round`` rounds is kept, if it is; None: nowhere."""
         now, chosen, kept = round == self.done, self.manifest.settings.eval_model, self.run.after_round(round)
-        newest = self.run.final if self.run.final.exists() else self.run.last
+        newest = self.run.newest
         if model == "best":
             path = self.run.best if now else None
         elif model == "server" or chosen == "cld":
@@ -116,7 +120,7 @@ class RunInventory:
     def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
         """Return an interrupted run of an experiment that will have at least ``rounds`` rounds."""
         every = (one for one in self.runs.get(identity, []) if one.manifest.settings.rounds >= rounds)
-        begun = (one for one in every if not (one.manifest.diverged or one.run.final.exists()))
+        begun = (one for one in every if not (one.manifest.diverged or one.finished))
         return next(begun, None)
 
     def diverged(self, cell: Cell) -> RunEntry | None:

@@ -59,7 +59,7 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether it trains, and all its runs are finished."""
-        return bool(self.runs) and all(run.final.exists() for run in self.runs)
+        return bool(self.runs) and all(run.is_finished for run in self.runs)
 
     def log(self, out: Path) -> Path:
         """Return the file of what it printed."""

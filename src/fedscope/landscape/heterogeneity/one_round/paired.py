@@ -52,7 +52,9 @@ class Part(Printed):
         if self.factor == 0:
             return EXACT
         by_sample = len(self.estimates) == 1 and set(self.sizes) == {1}
-        known = sample_error(self.estimates[0]) if by_sample else probed_data_error(self.estimates, self.sizes)
+        known = (
+            sample_error(self.estimates[0]) if by_sample else probed_data_error(self.estimates, self.sizes)
+        )
         return math.sqrt(self.factor) * known[0], known[1]
 
     def scaled(self, stderr: float) -> "Part":

@@ -1,0 +1,140 @@
+"""`git:`, the history of the repository that a registry lies in: models that were deleted come back from it.
+
+A model comes from the last commit that wrote it. A whole or a partial clone has that commit; of a shallow one
+the commits and folders of its remote ``origin`` are fetched into a temporary folder, and of files the models
+that are asked for alone.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+from subprocess import run as call
+from tempfile import TemporaryDirectory
+
+from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.travel.lists import Journey, Report
+from fedscope.checkpoints.travel.pull import collecting, put_back
+from fedscope.checkpoints.travel.remote import CHUNK
+from fedscope.errors import UserError
+from fedscope.storage import atomic_file, remove_tree
+
+URL = "git:"
+_OTHER = "or name a folder or a store that the runs were pushed to"
+_PLACED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of the repository in whose hook this runs
+
+
+class History:
+    """The commits of the repository that a registry lies in.
+
+    Args:
+        root: the registry.
+        spare: a folder that is there as long as this is, for what a shallow clone lacks.
+
+    Raises:
+        UserError: git is not installed, or the registry lies in no repository.
+    """
+
+    def __init__(self, root: Path, spare: Path):
+        self._spare = spare
+        top, prefix = (_git(root, "rev-parse", f"--show-{what}") for what in ("toplevel", "prefix"))
+        if top is None or prefix is None:
+            raise UserError(f"git: finds no repository that {root} lies in; pull in a clone, {_OTHER}")
+        self._top, self._prefix = Path(top), prefix
+
+    def find(self, name: str) -> tuple[Path, str] | None:
+        """Return the repository and the object of a file of the registry; None: no commit holds it.
+
+        Raises:
+            UserError: the clone is shallow, and the rest of its history cannot be fetched.
+        """
+        path = f"{self._prefix}{name}"
+        asked = ("log", "-1", "--full-history", "--no-renames", "--diff-filter=AM", "--format=%H")
+        if commit := _git(self._top, *asked, "HEAD", "--", path):
+            return self._top, f"{commit}:{path}"
+        if _git(self._top, "rev-parse", "--is-shallow-repository") != "true":
+            return None
+        commit = _git(self._whole, *asked, "--all", "--", path)
+        return (self._whole, f"{commit}:{path}") if commit else None
+
+    @cached_property
+    def _whole(self) -> Path:
+        address = _git(self._top, "remote", "get-url", "origin")
+        if address is None:
+            raise UserError(
+                "git: needs the history of this shallow clone, which has no remote 'origin'; add it"
+            )
+        folder = self._spare / "whole.git"
+        asked = ("clone", "--quiet", "--bare", "--no-tags", "--filter=blob:none")
+        if _git(self._top, *asked, "--", address, str(folder)) is None:
+            raise UserError(
+                "git: cannot fetch the history of this shallow clone from its remote 'origin'; check address "
+                f"and network (`git fetch origin` says what is wrong), {_OTHER}"
+            )
+        return folder
+
+
+@contextmanager
+def history(root: Path) -> Iterator[History]:
+    """Yield the history of the repository that the registry ``root`` lies in."""
+    with TemporaryDirectory(prefix="fedscope-") as spare:
+        yield History(root, Path(spare))
+
+
+def pull_deleted(run: Run, commits: History, report: Report) -> Journey:
+    """Bring back the models that were deleted from a run, as far as a commit holds them.
+
+    Raises:
+        UserError: a model cannot be fetched, or is not the one that the manifest has the hash of.
+    """
+    names = sorted(run.manifest().checkpoints_deleted)
+    lacking = [name for name in names if not os.path.lexists(run.folder / name)]
+    found = {name: at for name in lacking if (at := commits.find(f"{run.name}/{name}"))}
+    moved = []
+    if found:
+        with collecting(run) as staged:
+            try:
+                for done, (name, (repository, blob)) in enumerate(found.items(), 1):
+                    with atomic_file(staged.folder / name, below=run.root) as target:
+                        for chunk in _content(repository, blob):
+                            target.write(chunk)
+                        moved.append(target.tell())
+                    report(done, len(found), name)
+                put_back(run, staged, list(found))
+            finally:
+                with suppress(FileNotFoundError):
+                    remove_tree(staged.root, below=run.root)
+    there = [run.folder / name for name in names if name not in lacking or name in found]
+    size = sum(path.stat().st_size for path in there)
+    return Journey(run.name, len(there), size, len(moved), sum(moved), tuple(lacking - found.keys()))
+
+
+def _content(repository: Path, blob: str) -> Iterator[bytes]:
+    """Yield an object, which a partial clone fetches first."""
+    command = ["git", "-C", str(repository), "cat-file", "blob", blob]
+    with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env=_environment()) as process:
+        assert process.stdout is not None
+        while chunk := process.stdout.read(CHUNK):
+            yield chunk
+    if process.returncode:
+        raise UserError(
+            f"git: cannot read {blob[:8]}{blob[40:]}, nor fetch it from the remote; check the network "
+            f"(`git fetch origin` says what is wrong), {_OTHER}"
+        )
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git prints, called in a folder; None where it fails."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = call(command, stdin=DEVNULL, capture_output=True, check=False, env=_environment())
+    except FileNotFoundError as error:
+        raise UserError(f"git: needs the program git, which is not found; install it, {_OTHER}") from error
+    return os.fsdecode(done.stdout).removesuffix("\n") if done.returncode == 0 else None
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in _PLACED}
+    return {**own, "GIT_LITERAL_PATHSPECS": "1", "GIT_TERMINAL_PROMPT": "0"}
