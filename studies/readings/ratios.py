@@ -20,7 +20,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import text_size
-from fedscope.figures.runs.family_colors import colors_by_family
+from fedscope.figures.runs.tradeoff import colors_by_family
 
 MARKER = 3.2  # diameter in points
 MOST_TICKS = 20

@@ -1,5 +1,6 @@
 """The networks by name, what each is for, and how their weights are drawn."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
@@ -21,7 +22,6 @@ from fedscope.models.convnets import (
 )
 from fedscope.models.depth import Schedule, set_depth
 from fedscope.models.own import network
-from fedscope.models.perceptron import mlp_digits
 from fedscope.models.resnet import (
     ResNet,
     resnet8,
@@ -33,6 +33,18 @@ from fedscope.models.resnet import (
 )
 from fedscope.models.transformer import VisionTransformer, vit_cifar
 from fedscope.own import MODELS, is_own, registered
+
+
+def mlp_digits(classes: int, channels: int = 1) -> nn.Module:
+    """Return a perceptron with one hidden layer of 32; input (B, channels, 8, 8)."""
+    return nn.Sequential(
+        OrderedDict(
+            flatten=nn.Flatten(),
+            fc1=nn.Linear(64 * channels, 32),
+            relu=nn.ReLU(),
+            fc2=nn.Linear(32, classes),
+        )
+    )
 
 
 @dataclass(frozen=True)

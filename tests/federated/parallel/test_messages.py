@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedscope.federated.parallel.messages import packed, size, unpack
+from fedscope.federated.parallel.workers import packed, size, unpack
 
 
 def test_a_message_is_its_tensors_bit_for_bit() -> None:

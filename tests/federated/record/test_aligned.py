@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.federated.record.aligned import normalise_where_it_lies
-from fedscope.federated.record.flat import FlatModel
+from fedscope.federated.record.flat import FlatModel, normalise_where_it_lies
 from fedscope.models.catalogue import build
 
 

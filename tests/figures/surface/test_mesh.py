@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedscope.figures.surface.mesh import facets
+from fedscope.figures.surface.surface3d import facets
 
 LINE = np.linspace(0.0, 1.0, 5)
 SLOPE = np.repeat(LINE[:, None], 5, axis=1)  # height = x

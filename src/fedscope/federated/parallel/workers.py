@@ -11,7 +11,7 @@ import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,7 +26,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.errors import UserError
-from fedscope.federated.parallel.messages import packed, size, unpack
 from fedscope.process import set_up
 from fedscope.storage import open_regular, remove
 
@@ -34,6 +33,29 @@ PATIENCE = timedelta(hours=6)  # for a worker that is alive but silent
 START = timedelta(minutes=1)  # for the first word between processes that are there
 _MENDABLE = "mendable fault of worker "  # key of a UserError's text
 GRACE = 10.0  # seconds between a child's death and the end of a rank 0 that has not noticed
+
+
+def packed(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the bytes (n,) uint8 of the tensors, on the CPU, one after the other."""
+    return torch.cat([_bytes(tensor.detach().cpu().contiguous()) for tensor in tensors])
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    """Return the bytes of a contiguous tensor; of one number PyTorch may have any stride."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+
+
+def unpack(message: Tensor, tensors: Sequence[Tensor]) -> None:
+    """Copy the bytes of a message of :func:`packed` into tensors of the same shapes and kinds."""
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
+    for tensor, piece in zip(tensors, message.split(sizes), strict=True):
+        # a piece may begin where numbers of its kind may not
+        tensor.copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
+
+
+def size(tensors: Sequence[Tensor]) -> int:
+    """Return the bytes of their message."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 class WorkerLost(UserError):

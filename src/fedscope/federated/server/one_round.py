@@ -11,10 +11,10 @@ from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.registry import Run
+from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.parallel.evaluation import NOTHING, Score
 from fedscope.federated.parallel.memory import Memory, Writer
-from fedscope.federated.parallel.traffic import traffic
 from fedscope.federated.record.checked import check_all_returned
 from fedscope.federated.record.vectors import TRAINED, Layout
 from fedscope.federated.record.views import Averaging, ServerStep
@@ -26,6 +26,19 @@ from fedscope.federated.setup.federation import Federation
 from fedscope.federated.setup.learning_rate import round_rate
 
 Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and the model's state dict
+
+
+def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
+    """Return the bytes sent to and by ``clients`` sampled clients.
+
+    A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
+    each less what is personal, in float32: the traffic of a deployment, not that between workers.
+    """
+    state = trainer.clients
+    size = trainer.model.values.shape[1] - len(state.personal)
+    layouts = (state.broadcast, state.uploads)
+    down, up = (4 * clients * (size + state.further(layout)) for layout in layouts)
+    return {"bytes_down": down, "bytes_up": up}
 
 
 class Server:

@@ -18,7 +18,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import Points, place, samples, text_size
-from fedscope.figures.runs.family_colors import colors_by_family
+from fedscope.figures.text.labels import family
 
 MOST_POINTS = 24
 MARKER = 5.0  # diameter in points
@@ -30,6 +30,13 @@ HIGH, GAP = 2.35, 0.16
 TITLE_LINE, SMALL_LINE, KEY_LINE = 0.16, 0.115, 0.16
 
 Reach = tuple[float, float]  # value and half of its 95 % interval, NaN where there is none
+
+
+def colors_by_family(names: Sequence[str]) -> dict[str, tuple[str, style.Color]]:
+    """Return for each of ``names`` the one that it adds to, or itself, and the colour of both."""
+    bases = [family(name, names) or name for name in names]
+    colors = dict(zip(dict.fromkeys(bases), style.method_colors(len(set(bases))), strict=True))
+    return {name: (base, colors[base]) for name, base in zip(names, bases, strict=True)}
 
 
 @dataclass(frozen=True)

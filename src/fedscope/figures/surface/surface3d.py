@@ -12,12 +12,42 @@ from fedscope.figures.axis_labels import dress_axis
 from fedscope.figures.color_scale import Scale, is_percentage
 from fedscope.figures.inch_layout import width_of
 from fedscope.figures.label_placement import text_size
-from fedscope.figures.surface.mesh import facets
 from fedscope.figures.surface.panels import CAMERA, Limits, Panel
 
 LABEL_SHARE = 0.38  # of the panel's width that an axis' name may take
 CORNER = 0.15  # of an axis, within which a tick stands at its end
 USUAL_NAME = 43.0  # points: the width of "eigenvector 1"
+
+
+Polygon = NDArray[np.float64]  # (vertices, 3)
+
+
+def facets(
+    x: NDArray[np.float64], y: NDArray[np.float64], height: NDArray[np.float64], *, ceiling: float
+) -> list[Polygon]:
+    """Return the grid's quadrilaterals, each cut where it rises above ``ceiling``.
+
+    ``x`` is (m₀,), ``y`` (m₁,), ``height`` (m₀, m₁). A quadrilateral with a corner that is not finite is
+    left out, as is one that lies above the ceiling altogether.
+    """
+    points = np.stack([*np.meshgrid(x, y, indexing="ij"), height], axis=-1)
+    corners = np.stack([points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]], axis=2)
+    quads = corners.reshape(-1, 4, 3)
+    quads = quads[np.isfinite(quads).all(axis=(1, 2))]
+    below = (quads[:, :, 2] <= ceiling).sum(axis=1)
+    whole = list(quads[below == 4])
+    return whole + [_cut(quad, ceiling) for quad in quads[(below > 0) & (below < 4)]]
+
+
+def _cut(polygon: Polygon, ceiling: float) -> Polygon:
+    """Keep the part under the plane (Sutherland and Hodgman's clipping, one plane)."""
+    kept = []
+    for start, end in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+        if start[2] <= ceiling:
+            kept.append(start)
+        if (start[2] <= ceiling) != (end[2] <= ceiling):
+            kept.append(start + (ceiling - start[2]) / (end[2] - start[2]) * (end - start))
+    return np.array(kept)
 
 
 def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:

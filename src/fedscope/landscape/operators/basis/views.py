@@ -65,7 +65,7 @@ class Basis:
         """Return (1 − P) v for (n,) or rows (r, n), in v's dtype."""
         if self._rows.plain:
             return without(self.tensor, v)
-        left = torch.atleast_2d(v).to(self._rows.dtype, copy=True)
+        left: Tensor = torch.atleast_2d(v).to(self._rows.dtype, copy=True)
         self._rows.take_out(self._count, left)
         return left.to(v.dtype).view(v.shape)
 
