@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import File
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.travel.addresses import remote
@@ -48,12 +49,24 @@ def test_the_reference_runs_are_small_and_hold_what_examples_ask_of_them() -> No
         assert (run.rows().is_file(), len(run.clients())) == (True, 4)  # H_N needs no rows drawn again
 
 
+def test_a_published_run_is_finished_with_its_weights_and_without() -> None:
+    for run in Registry(PAPERS).folders():
+        manifest = run.manifest()
+        assert run.status(manifest) == "finished"
+        for name in ("best.pt", "final.pt"):
+            known = manifest.checkpoints_deleted.get(name)
+            assert known is None or not run.at(name).exists() or load_checkpoint(run.at(name)).sha256 == known
+
+
 def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:
-    place = remote(str(PAPERS))
+    place, results = remote(str(PAPERS)), set[str]()
     assert place.runs() == [run.name for run in Registry(PAPERS).folders()]
     for name in place.runs():
-        listed = read_list(place, name).files
-        assert {file: File.from_path(PAPERS / name / file) for file in listed} == listed
-        assert set(layout.files(PAPERS / name)) == set(listed)
+        run, listed = Registry(PAPERS).run(name), read_list(place, name).files
+        assert {file: File.from_path(run.at(file)) for file in listed} == listed
+        here = {file for file in listed if not layout.is_result(file)}
+        assert set(layout.files(run.folder)) == here
+        results |= listed.keys() - here
+    assert results == {f"{layout.ANALYSIS}/{path.name}" for path in (PAPERS / layout.ANALYSIS).glob("*.json")}
     name = min(place.runs(), key=lambda name: read_list(place, name).size)
     assert pull_run(Registry(tmp_path), place, name, lambda *_: None).moved > 0

@@ -1,12 +1,10 @@
 """Ways to change a run that is whole, and seal it anew: hashes are right, and a claim is not."""
 
 import json
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedscope.checkpoints.file import layout
@@ -14,7 +12,6 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Run
-from fedscope.checkpoints.registry.rows import ClientRows, packed
 
 Forge = Callable[[Run], None]
 
@@ -108,10 +105,6 @@ def both(*forges: Forge) -> Forge:
     return forge
 
 
-def hours(count: float) -> str:
-    return (datetime.now(UTC) + timedelta(hours=count)).isoformat(timespec="milliseconds")
-
-
 def first(run: Run) -> int:
     """Return a client that took part in round 1."""
     return run.metrics()[0].clients[0]
@@ -130,18 +123,6 @@ def cut(run: Run) -> None:
 def shortened(run: Run) -> None:
     """Have the model of round 2 say that the run was to have one round."""
     told("round-0002.pt", settings=run.manifest().settings.model_copy(update={"rounds": 1}))(run)
-
-
-def resettled(**changes: object) -> Forge:
-    """Have every file say other settings."""
-
-    def forge(run: Run) -> None:
-        changed = run.manifest().settings.model_copy(update=changes)
-        described(settings=changed)(run)
-        for name in checkpoints(run):
-            told(name, settings=changed)(run)
-
-    return forge
 
 
 def checkpoints(run: Run) -> list[str]:
@@ -168,13 +149,6 @@ def worst(run: Run) -> None:
     told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": rounds[1].loss})(run)
 
 
-def unasked(run: Run) -> None:
-    """Keep round 1, which no setting asks for."""
-    copied("final.pt", "round-0001.pt")(run)
-    one = run.metrics()[0]
-    told("round-0001.pt", round=1, metrics={"accuracy": one.accuracy, "loss": one.loss})(run)
-
-
 def uninvited(run: Run) -> None:
     """Give round 1 the upload of the client that was not there."""
     part = run.metrics()[0].clients
@@ -191,19 +165,6 @@ def recounted(counts: tuple[int, ...]) -> Forge:
         rows = run.manifest().rows
         assert rows
         described(rows=rows.model_copy(update={"counts": counts}))(run)
-
-    return forge
-
-
-def reheld(clients: Sequence[Sequence[int]], validation: Sequence[int]) -> Forge:
-    """Store other rows, and have every file say so."""
-
-    def forge(run: Run) -> None:
-        held = ClientRows([np.array(rows) for rows in clients], np.array(validation, np.int64))
-        put(run.rows(), packed(held))
-        described(rows=held.spec)(run)
-        for name in checkpoints(run):
-            told(name, rows=held.spec.sha256)(run)
 
     return forge
 

@@ -7,10 +7,9 @@ The same run gives the same bytes. Importing writes into a hidden folder, compar
 as `verify` does, and only then gives the folder its name: it appears whole or not at all.
 """
 
-import hashlib
 import shutil
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from fedscope.checkpoints.file import layout
@@ -83,8 +82,9 @@ def _imported(
     with atomic_folder(run.folder, below=registry.root, exclusive=True) as folder:
         for member, claim in contents.files.items():
             with archive.open(found[member]) as source, new_file(folder / member, below=folder) as handle:
-                if _copied(source, handle) != claim:
-                    raise BadZipFile(f"{member} does not match its hash")
+                shutil.copyfileobj(source, handle, _CHUNK)
+            if File.from_path(folder / member) != claim:
+                raise BadZipFile(f"{member} does not match its hash")
         touch(folder / layout.LOCK, below=folder)
         check_run(Run(folder), contents.run)
         if contents.run != run.name:
@@ -114,11 +114,3 @@ def _belongs(run: Run, name: str, only: Path | None) -> bool:
 def _copy(path: Path, target: Any) -> None:
     with open_regular(path) as source:
         shutil.copyfileobj(source, target, _CHUNK)
-
-
-def _copied(source: Any, target: BinaryIO) -> File:
-    digest, size = hashlib.sha256(), 0
-    while chunk := source.read(_CHUNK):
-        digest.update(chunk)
-        size += target.write(chunk)
-    return File(bytes=size, sha256=digest.hexdigest())

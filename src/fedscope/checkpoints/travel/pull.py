@@ -19,7 +19,7 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.run import Run, checked_name
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, paced, read_list
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
-from fedscope.checkpoints.verification.verify import verify_run
+from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, locked, make_folder, move, open_regular, remove, remove_tree, touch
 
@@ -184,5 +184,4 @@ def _complete(run: Run, contents: Contents) -> None:
         raise UserError(f"the manifest of {contents.run!r} is of another run; ask who pushed it")
     if manifest.name != run.name:
         run.write_manifest(manifest.model_copy(update={"name": run.name}))
-    for fault in verify_run(run):
-        raise UserError(f"{fault.path} {fault.problem}; ask who pushed the run for a sound one")
+    check_run(run)

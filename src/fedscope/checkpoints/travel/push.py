@@ -13,7 +13,7 @@ from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
-from fedscope.checkpoints.verification.verify import verify_run
+from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes
 
@@ -28,7 +28,7 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
             has come further there or is partial here alone, or the remote cannot be written.
     """
     with run.locked(shared=True):
-        _check_sound(run)
+        check_run(run, taken=lambda name: layout.kind(name) is not None)  # other files are not sent
         contents = _listed(run, remote)
         own = {} if contents.in_place else contents.files
         contents = _successor(remote, contents, run.manifest())
@@ -43,14 +43,6 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
         moved = carry_all(own, remote.workers, send, report)
         remote.write(list_place(run.name), contents.to_bytes(), lambda: None)
     return journey(run.name, contents, moved)
-
-
-def _check_sound(run: Run) -> None:
-    """Refuse a run with a fault in its files; other files in its folder are not sent."""
-    for fault in verify_run(run):
-        name = fault.path.partition("/")[2]
-        if not name or layout.kind(name):
-            raise UserError(f"{fault.path} {fault.problem}; `fedscope runs verify {run.name}` shows all")
 
 
 def _listed(run: Run, remote: Remote) -> Contents:

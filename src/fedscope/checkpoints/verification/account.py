@@ -7,7 +7,6 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best
 
 METRICS = "metrics.jsonl"
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -72,5 +71,3 @@ class LoadedCheckpoint:
     name: str
     info: CheckpointInfo
     sha256: str
-    shapes: Shapes
-    finite: bool

@@ -1,7 +1,6 @@
-"""Which files a run must have by its manifest and metrics, and which its settings rule out."""
+"""Which files a run must have by its manifest and metrics."""
 
 from collections.abc import Collection
-from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.kept_steps import KeptSteps
@@ -70,25 +69,3 @@ def _inside(account: Account) -> set[str]:
         for client, made in zip(record.clients, record.local_steps, strict=False)
         for step in steps.of(record.round, client, made)
     }
-
-
-def unexpected(name: str, account: Account) -> str | None:
-    """Return why a run with these settings does not keep such a file."""
-    settings, path = account.settings, Path(name)
-    if not account.trained:
-        return None
-    if path.parent.name == "clients":
-        kept = settings.save_clients
-        if kept == "none" or (kept == "last" and len(path.parts) == 3):
-            return f"is a client's model, and save_clients is {kept!r}"
-    elif "steps" in path.parts:
-        if not settings.keep_steps:
-            return "is of a local step, and keep_steps is not set"
-    elif path.name == "anchor.pt":
-        if settings.save_clients == "none":
-            return "is what uploads started from, and save_clients is 'none'"
-    elif name.startswith("round-"):
-        round = int(path.parts[0].removesuffix(".pt")[6:])
-        if not settings.keep_every or round % settings.keep_every:
-            return f"is of a round that keep_every {settings.keep_every} does not keep"
-    return None

@@ -8,12 +8,11 @@ byte against its hash, and every claim of a file against the others
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.state import check_state, read_state
+from fedscope.checkpoints.file.state import check_state
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import read_rows
@@ -75,17 +74,17 @@ def verify_run(
     found: dict[str, str] = {}
     if manifest.name != name:
         found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
-    for problem in claims.manifest_problems(account, files, datetime.now(UTC)):
+    for problem in claims.manifest_problems(account, files):
         found.setdefault("manifest.json", problem)
     for problem in claims.metrics_problems(account):
         found.setdefault("metrics.jsonl", problem)
     for file in files:
         report(f"{name}/{file}")
-        wrong = found.get(file) or _problem(run, file, account, files, loaded)
+        wrong = found.get(file) or _problem(run, file, account, loaded)
         if wrong:
             found[file] = wrong
             yield Fault(f"{name}/{file}", wrong)
-    for file, problem in claims.joint_problems(loaded, account):
+    for file, problem in claims.joint_problems(loaded):
         if file not in found:
             found[file] = problem
             yield Fault(f"{name}/{file}", problem)
@@ -113,9 +112,7 @@ def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = 
             raise UserError(f"{fault.path}: {fault.problem}")
 
 
-def _problem(
-    run: Run, name: str, account: Account, files: list[str], loaded: list[LoadedCheckpoint]
-) -> str | None:
+def _problem(run: Run, name: str, account: Account, loaded: list[LoadedCheckpoint]) -> str | None:
     """Return what is wrong with one file, if anything; a checkpoint that is whole is added to ``loaded``."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
@@ -130,7 +127,7 @@ def _problem(
         if kind == "rows":
             return _rows_problem(path, name, account)
         if kind == "state" and path.name == "state.json":
-            return _state_problem(path.parent, name, account, files)
+            check_state(path.parent)
         if kind == "tag" and path.stat().st_size:
             return "is no tag, which is an empty file; delete it"
     except (UserError, OSError) as error:
@@ -141,17 +138,13 @@ def _problem(
 def _checkpoint_problem(
     path: Path, name: str, account: Account, loaded: list[LoadedCheckpoint]
 ) -> str | None:
-    problem = due.unexpected(name, account)
     found = load_checkpoint(path)
-    problem = claims.checkpoint_problem(name, found.info, account) or problem
+    problem = claims.checkpoint_problem(name, found.info, account)
     known = account.manifest.checkpoints_deleted.get(name, found.sha256)
     if known != found.sha256 and not account.manifest.extended:  # else it may be a later round's
         problem = problem or "is another model than was deleted, by its hash; pull that again"
     if problem is None:
-        shapes = tuple((tensor, tuple(value.shape)) for tensor, value in sorted(found.state.items()))
-        diverged = account.manifest.diverged is not None and name == "last.pt"
-        finite = diverged and all(bool(value.isfinite().all()) for value in found.state.values())
-        loaded.append(LoadedCheckpoint(name, found.info, found.sha256, shapes, finite))
+        loaded.append(LoadedCheckpoint(name, found.info, found.sha256))
     return problem
 
 
@@ -166,24 +159,8 @@ def _rows_problem(path: Path, name: str, account: Account) -> str | None:
     if spec is None:
         return "holds rows of which the run says nothing"
     whole = account.settings.train_samples is None  # else the rows are of a part, drawn from all
-    held = read_rows(path, spec, account.manifest.data.train_samples if whole else None)
-    rows = [*(client.tolist() for client in held.clients), held.validation.tolist()]
-    return claims.rows_problem(spec, rows, account)
-
-
-def _state_problem(folder: Path, name: str, account: Account, files: list[str]) -> str | None:
-    state, kind = check_state(folder), name.partition("/")[0]
-    rounds = {file.split("/")[1] for file in files if file.startswith(f"{kind}/") and layout.kind(file)}
-    newest = max(rounds, key=_number)
-    problem = claims.state_problem(state.clients, _number(newest), account)
-    if problem or folder.name != newest:
-        return problem
-    held = {_number(round): read_state(folder.parent / round).clients for round in rounds}
-    return claims.lost_clients(held, account)
-
-
-def _number(round: str) -> int:
-    return int(round.removeprefix("round-"))
+    read_rows(path, spec, account.manifest.data.train_samples if whole else None)
+    return None
 
 
 def is_busy(run: Run) -> bool:
