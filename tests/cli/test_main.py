@@ -94,6 +94,19 @@ def test_every_command_explains_itself(fedscope: Command, name: str) -> None:
     assert COMMANDS[name][1].split()[0] in done.out
 
 
+OWN = """
+import torch
+
+def net():
+    network = torch.nn.Module()
+    network.weight = torch.nn.Parameter(torch.ones(2))
+    return network
+
+def data():
+    return None
+"""
+
+
 class Poison:
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         return (Path.touch, (Path("canary"),))
@@ -105,13 +118,88 @@ class Poison:
         (["nonsense"], "fedscope has no command 'nonsense'"),
         (["hesian"], "did you mean 'hessian'?"),
         (["runs", "lst"], "fedscope runs has no command 'lst'; did you mean 'list'?"),
+        (["xyz"], "`fedscope --help` lists them"),
+        (["help"], "did you mean '--help'?"),
+        (["runs", "help"], "did you mean '--help'?"),
+        (["version"], "did you mean '--version'?"),
+        (["runs", "rm", "tiny"], "did you mean 'delete'?"),
+        (["runs", "ls"], "did you mean 'list'?"),
+        (["--json", "runs", "list"], "No such option '--json' before a command; give it behind the command"),
+        (["runs", "--json", "list"], "before a command; give it behind the command"),
         (["train", "--nonsense"], "No such option"),
+        (["runs", "diff", "tiny", "--zzzzz"], "'--zzzzz'; `fedscope runs diff --help` lists them"),
+        (["train", "--resume", "tiny"], "unexpected extra argument (tiny) (a run is named by --name)"),
+        (["runs", "diff", "tiny"], "Missing argument 'B'; the command is `fedscope runs diff [OPTIONS] A B`"),
+        (
+            ["plot-hessian"],
+            "Missing argument 'RECORDS...'; the command is `fedscope plot-hessian [OPTIONS] R",
+        ),
+        (
+            ["runs", "export", "tiny"],
+            "Missing option '--out'; the command is `fedscope runs export [OPTIONS]",
+        ),
+        (
+            ["runs", "add", "plain.pt"],
+            "Missing option '--model'; the command is `fedscope runs add [OPTIONS]",
+        ),
+        (["runs", "push"], "Missing argument 'URL'; the command is `fedscope runs push [OPTIONS] [RUN]... U"),
+        (["runs", "push", "tiny"], "where to push 'tiny'? name a folder or a URL behind it"),
+        (["runs", "push", "tiny", "--all", "there"], "name runs before the URL or give --all, not both"),
+        (["runs", "pull", "there"], "name one or more runs before the URL, or give --all"),
+        (["runs", "pull", "tiny", "nowhere"], "give a URL that `fedscope runs push` was given"),
+        (["runs", "pull", "tiny", "ftp://x"], "use a folder, s3:, gs:, hf: or https:"),
+        (["runs", "list", "--page", "9"], "there are 1 runs on 1 pages; --page takes 1 to 1"),
+        (["runs", "list", "--page", "0"], "--page"),
+        (["runs", "list", "--sort", "acuracy"], "did you mean 'accuracy'?"),
+        (["runs", "list", "--columns", "nam"], "did you mean 'name'?"),
+        (["runs", "list", "--registry", "nothing"], "is a link that leads to nothing (gone)"),
+        (["runs", "list", "--registry", "plain.pt"], "is a file"),
+        (["runs", "tag", "tinny", "x"], "did you mean 'tiny'?"),
+        (["runs", "tag", "tiny", "--remove", "x"], "tiny has no tag 'x'; it has none"),
+        (["runs", "tag", "tiny", "a/b"], "'a/b' is no tag; use up to 100 letters"),
+        (["runs", "delete", "tiny"], "needs an answer; add --yes"),
+        (
+            ["runs", "delete", "tiny", "--checkpoint", "final.pt", "--yes"],
+            "is no global model that may be del",
+        ),
+        (["runs", "show", "plain.pt", "--provenance"], "register it with `fedscope runs add`"),
+        (["runs", "show", "cut.pt", "--provenance"], "truncated or damaged"),
+        (["runs", "show", "x.json", "--provenance"], "no such file"),
+        (["runs", "import", "plain.pt"], "is no archive of a run, or is damaged"),
+        (["runs", "import", "nowhere.zip"], "no such file: nowhere.zip"),
+        (["runs", "verify", "tinny"], "did you mean 'tiny'?"),
+        (
+            ["runs", "show", "tiny", "--registry", "nowhere"],
+            "name another registry with --registry or FEDSCOP",
+        ),
+        (["hessian", "--registry", "nowhere"], "name another registry with --registry or FEDSCOPE_REGISTRY"),
+        (["train", "--config", "empty.toml"], "--config empty.toml sets nothing; write options as `rounds ="),
+        (["train", "--config", "nowhere.toml"], "--config nowhere.toml cannot be read: No such file"),
+        (["train", "--method", "fedavg+"], "a name lacks beside a + of method 'fedavg+'; write it as fedavg"),
+        (["train", "--partition", "dirichlet"], "did you mean 'dirichlet_balanced'?"),
+        (["train", "--log", "tensorbord"], "did you mean 'tensorboard'?"),
+        (["train", "--model", "own.py:net"], "--model takes a module, not a file: write own:net"),
+        (["train", "--model", "a/own.py:net"], "--model takes a module, not a file: write a.own:net"),
+        (["hessian", "plain.pt", "--model", "nomodule:net", "--data", "own:data"], "returned None; let it"),
+        (["train", "--model", "nomodule:net"], "and among the installed packages"),
+        (["train", "--data", "own:data"], "NoneType is no (inputs, targets), torch Dataset or DataLoader"),
+        (
+            ["runs", "add", "plain.pt", "--model", "own:net", "--dataset", "digits"],
+            "fails on the first sampl",
+        ),
+        (["clients", "tiny@1"], "it has @final"),
+        (["sweep", "up.toml"], "'../up' is no name of a group of jobs"),
+        (["sweep", "nowhere.toml"], "nowhere.toml cannot be read: No such file"),
+        (["sweep", "empty.toml"], "jobs is missing"),
+        (
+            ["sweep", "jobs.json", "--task", "0"],
+            "jobs.json is no list of jobs: `fedscope sweep FILE --slurm`",
+        ),
         (["train", "--method", "fedprx"], "unknown method 'fedprx'; did you mean 'fedprox'?"),
         (["train", "--dataset", "mnist"], "unknown dataset 'mnist'; choose one of digits"),
         (["train", "--dataset", "cifar-10"], "unknown dataset 'cifar-10'; did you mean 'cifar10'?"),
         (["train", "--method", "fedavg+mam"], "unknown method 'mam'; did you mean 'man'?"),
         (["train", "--model", "resnet2O"], "unknown model 'resnet2O'; did you mean 'resnet20'?"),
-        (["train", "--partition", "dirichlet"], "unknown partition 'dirichlet'; did you mean 'dirichlet"),
         (["hessian", "--parameters", "stm.*"], "no trainable parameter matches 'stm.*'; did you mean 'stem"),
         (["train", "--dataset", "cifar100", "--data-dir", "nowhere"], "no such data folder: nowhere"),
         (["train", "--data-dir", "nowhere"], "no such data folder: nowhere"),
@@ -175,6 +263,11 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     Path("cut.pt").write_bytes(run.final.read_bytes()[:5000])
     Path("evil.pt").write_bytes(pickle.dumps(Poison()))
     torch.save({"weight": torch.ones(2)}, "plain.pt")
+    Path("own.py").write_text(OWN)
+    Path("empty.toml").write_text("# nothing\n")
+    Path("up.toml").write_text('[jobs."../up"]\ncommand = "train"\n')
+    Path("jobs.json").write_text('[{"name": "a", "words": ["runs", "delete", "tiny", "--yes"]}]')
+    Path("nothing").symlink_to("gone")
     before = sorted(run.folder.parent.glob("*/"))
     done = fedscope(*arguments)
     lines = [line for line in done.err.splitlines() if not line.startswith("tiny@")]
@@ -211,8 +304,8 @@ def test_an_interrupted_training_names_its_run(fedscope: Command, monkeypatch: p
 
     with monkeypatch.context() as patch:
         patch.setattr("fedscope.workflows.train.one_run.train", interrupted)
-        done = fedscope("train", "-q", "--registry", "runs", "--clients", "2")
-    again = "fedscope train --resume --name fedavg-digits --registry runs"
+        done = fedscope("train", "-q", "--registry", "my runs", "--clients", "2")
+    again = "fedscope train --resume --name fedavg-digits --registry 'my runs'"
     assert (done.code, done.err) == (130, f"Error: interrupted; go on with `{again}`\n")
     assert fedscope(*shlex.split(again)[1:], "--rounds", "1").err.startswith("Error: cannot resume")
 

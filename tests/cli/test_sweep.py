@@ -29,6 +29,11 @@ def test_a_sweep_from_dry_run_to_results(fedscope: Command) -> None:
     record = HessianRecord.read(json.loads(Path(job["result"]).read_text()))
     assert record.problem.samples == 32
     assert fedscope("sweep", "s.toml", "--dry-run").out.startswith("done  fedscope")
+    quoted = fedscope("sweep", "s.toml", "--dry-run", "--out", "my sweep").out
+    assert "--json 'my sweep/" in quoted
+    assert fedscope("sweep", "s.toml", "--slurm", "--out", "my sweep").err == (
+        "hand it in with: sbatch 'my sweep/array.sbatch'\n"
+    )
     refused = fedscope("sweep", "s.toml", "--slurm")
     assert (refused.code, "all 1 jobs are done" in refused.err) == (2, True)
     assert fedscope("sweep", "s.toml", "--again", "--dry-run").code == 0

@@ -1,11 +1,13 @@
 import json
 import shutil
 import sqlite3
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import address_of, addresses
@@ -45,6 +47,85 @@ def test_the_index_can_be_deleted_and_follows_the_files(registry: Registry) -> N
     rows = registry.rows()
     assert [row["name"] for row in rows] == ["c", "b"]
     assert (rows[1]["done"], rows[1]["best"]) == (3, 0.99)
+
+
+def names_kept(root: Path) -> list[str]:
+    with closing(sqlite3.connect(root / "index.sqlite")) as own:
+        return sorted(name for (name,) in own.execute("SELECT name FROM rows"))
+
+
+def test_a_run_that_is_added_meanwhile_keeps_its_row(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.rows()
+    shutil.move(registry.root / "a", registry.root / ".a")
+    assert len(registry.rows()) == 2
+    found = layout.names
+
+    def listed(root: Path) -> list[str]:
+        before = found(root)
+        if (root / ".a").exists() and "a" not in before:
+            shutil.move(root / ".a", root / "a")
+            assert len(registry.rows()) == 3  # another process makes the row
+        return before
+
+    with monkeypatch.context() as patch:  # the first list is only whether there are runs
+        patch.setattr(layout, "runs", lambda root: iter(["b"]))
+        patch.setattr(layout, "names", listed)
+        registry.rows()
+    assert names_kept(registry.root) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("how", ["gone", "NULL"])
+def test_a_row_that_is_taken_away_between_two_reads_is_made_again(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    before, found = registry.rows(), layout.names
+
+    def taken(root: Path) -> list[str]:
+        with closing(sqlite3.connect(root / "index.sqlite")) as own, own:
+            own.execute("DELETE FROM rows" if how == "gone" else "UPDATE rows SET row = NULL, seal = NULL")
+        return found(root)
+
+    with monkeypatch.context() as patch:  # the first list is only whether there are runs
+        patch.setattr(layout, "runs", lambda root: iter(["b"]))
+        patch.setattr(layout, "names", taken)
+        assert registry.rows() == before
+    assert names_kept(registry.root) == ["a", "b", "c"]
+    assert registry.rows() == before
+
+
+def test_only_the_rows_that_are_asked_for_are_read(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, read = registry.rows(), list[str]()
+    checked = index._checked
+    monkeypatch.setattr(
+        index, "_checked", lambda name, *rest: (read.append(str(name)), checked(name, *rest))[1]
+    )
+    assert registry.newest_rows(2) == (before[:2], 3)
+    assert registry.newest().name == "c"
+    assert sorted(read) == ["a", "c", "c"]
+    Run(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
+    assert registry.newest_rows(2) == (before[:2], 3)
+    assert registry.rows()[2]["done"] == 3
+
+
+def test_metrics_are_as_long_as_they_like_a_line_at_a_time(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = registry.run("c")
+    run.write_metrics([Round(round=n, clients=list(range(900)), loss=1.0) for n in range(1, 121)])
+    monkeypatch.setattr("fedscope.checkpoints.registry.run.MOST_BYTES", 5_000)
+    assert (run.folder / "metrics.jsonl").stat().st_size > 70 * 5_000 > 5_000
+    tracemalloc.start()
+    assert sum(len(one.clients) for one in run.each_round()) == 900 * 120
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < run.folder.joinpath("metrics.jsonl").stat().st_size  # all rounds take twice that
+    monkeypatch.setattr("fedscope.checkpoints.registry.run.MOST_BYTES", 3_000)
+    with pytest.raises(UserError, match="line 1 is no record"):
+        run.metrics()
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])

@@ -1,6 +1,7 @@
 """Runs pushed to a folder and pulled from there: whole or not at all, nothing twice, nothing forged."""
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.registry import Registry, Run
-from fedscope.checkpoints.travel import push
+from fedscope.checkpoints.travel import lists, push
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.folder import Folder
@@ -400,6 +401,27 @@ def test_a_link_where_a_run_is_collected_is_not_followed(place: Counted, tmp_pat
     with pytest.raises(UserError, match="link"):
         pushed(Run(tmp_path / "here" / "small"), place)
     assert list(victim.iterdir()) == []
+
+
+def test_a_place_that_hardly_sends_is_given_up(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Folder("there", tmp_path / "there")
+    push_run(run, place, quiet)
+    clock = itertools.count(step=30)
+    monkeypatch.setattr(lists, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(Folder, "read", lambda *_: (bytes([byte]) for byte in itertools.repeat(32)))
+    with pytest.raises(UserError, match=r"there sends 0 bytes a second; run the same command again later"):
+        pull_run(Registry(tmp_path / "here"), place, "small", quiet)
+
+
+def test_what_a_mistyped_place_sends_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "there" / "runs").mkdir(parents=True)
+    (tmp_path / "there" / "runs" / "small.json").write_text("<html>Not here</html>")
+    with pytest.raises(
+        UserError, match=r"is none, or is damaged .*; give the URL that `fedscope runs push` was"
+    ):
+        pull_run(Registry(tmp_path / "here"), Folder("there", tmp_path / "there"), "small", quiet)
 
 
 def test_what_is_pushed_anew_meanwhile_is_told(run: Run, place: Counted, tmp_path: Path) -> None:

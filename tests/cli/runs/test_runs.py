@@ -62,6 +62,25 @@ def test_filters_and_order(command: Command, registry: Registry) -> None:
     assert "there is no column 'weather'; use any of name, created" in done.err
 
 
+def test_a_terminal_is_shown_a_page_and_a_pipe_all(
+    command: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedscope.cli.runs.runs.PAGE", 2)
+    assert [listed(command, "--page", page) for page in ("1", "2")] == [["c", "a"], ["b"]]
+    assert listed(command, "--page", "2", "--sort", "name") == ["c"]
+    assert listed(command, "--page", "1", "--method", "fedavg") == ["c", "b"]
+    assert command("runs", "list", "--page", "3").err.startswith("Error: there are 3 runs on 2 pages")
+    assert len(listed(command)) == 3
+    whole = command("runs", "list")
+    assert (whole.out.count("resnet"), whole.err) == (3, "")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = command("runs", "list")
+    assert shown.out.count("resnet") == 2
+    assert shown.err == "page 1 of 2 (3 runs); --page N shows others, `| less` all\n"
+    assert len(listed(command)) == 3
+
+
 def test_tags(command: Command) -> None:
     assert command("runs", "tag", "a").out == "good paper\n"
     assert command("runs", "tag", "a", "--remove", "good", "paper").out == "no tags\n"

@@ -53,12 +53,12 @@ _ANALYSES = TypeAdapter(Annotated[list[Analysis], Field(min_length=1)])
 
 
 def checkpoint_links(path: Path) -> Iterator[Link]:
-    """Yield the links from a checkpoint file back to the code, each verified."""
-    try:
-        checkpoint = load_checkpoint(path)
-    except UserError as error:
-        yield Link("checkpoint", str(path), {}, str(error))
-        return
+    """Yield the links from a checkpoint file back to the code, each verified.
+
+    Raises:
+        UserError: it is no checkpoint of fedscope's, or is damaged.
+    """
+    checkpoint = load_checkpoint(path)
     info = checkpoint.info
     what = f"client {info.client}" + (f", local step {info.step}" if info.step else "")
     what = what if info.kind == "client" else f"global ({info.average})"
@@ -95,8 +95,11 @@ def record_links(registry: Registry, name: str, content: object) -> Iterator[Lin
         if path is None:
             missing = f"no checkpoint with this content is in the registry {registry.root}"
             yield Link("checkpoint", str(claimed.path), {"sha256": claimed.sha256}, missing)
-        else:
+            continue
+        try:
             yield from checkpoint_links(path)
+        except UserError as error:
+            yield Link("checkpoint", str(path), {}, str(error))
 
 
 def find(registry: Registry, sha256: str, run: str | None = None) -> Path | None:

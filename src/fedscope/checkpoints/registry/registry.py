@@ -46,6 +46,7 @@ __all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"
 
 
 T = TypeVar("T")
+_ELSEWHERE = "name another registry with --registry or FEDSCOPE_REGISTRY"
 
 
 class NameTakenError(UserError):
@@ -159,7 +160,7 @@ class Registry:
                 "NAME --dataset NAME` registers another program's checkpoint"
             )
         runs = [run.name for run in self.folders()]
-        more = "`fedscope runs list` shows all" if runs else "it holds none yet"
+        more = "`fedscope runs list` shows all" if runs else f"it holds none; {_ELSEWHERE}"
         hint = suggestion(name, runs) or f"; {more}"
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
 
@@ -186,7 +187,9 @@ class Registry:
         """
         rows, _ = self.newest_rows(1)
         if not rows:
-            raise UserError(f"the registry {self.root} holds no run yet; `fedscope train` makes one")
+            raise UserError(
+                f"the registry {self.root} holds no run yet; `fedscope train` makes one, or {_ELSEWHERE}"
+            )
         return Run(self.root / str(rows[0]["name"]))
 
     def resolve(self, reference: str | None) -> Path:

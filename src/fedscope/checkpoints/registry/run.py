@@ -256,7 +256,7 @@ class Run:
         manifest, finished = self.manifest(), self.is_finished
         with open_regular(path) as file:
             for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
-                if not line.endswith(b"\n") and not finished:
+                if not (line.endswith(b"\n") or finished or len(line) == MOST_BYTES):
                     break
                 yield _round(line, f"{path}, line {number}", manifest.sealed_metrics)
         if finished and not manifest.partial and number < manifest.settings.rounds:

@@ -37,7 +37,7 @@ def paced(remote: Remote, place: str) -> Iterator[bytes]:
     """Yield the content of the file at ``place`` in parts, unless they come too slowly ever to end.
 
     Raises:
-        UserError: in a minute and more, fewer bytes a second come than any line carries; or it cannot be read.
+        UserError: in more than a minute, fewer bytes a second come than any line carries.
     """
     begun, size = monotonic(), 0
     with closing(remote.read(place)) as parts:
@@ -46,8 +46,8 @@ def paced(remote: Remote, place: str) -> Iterator[bytes]:
             size, spent = size + len(part), monotonic() - begun
             if spent > PATIENCE and size < LEAST * spent:
                 raise UserError(
-                    f"{remote.url} sends {size / spent:.0f} bytes a second; run the same command again later: "
-                    "it goes on with the files that lack"
+                    f"{remote.url} sends {size / spent:.0f} bytes a second; run the same command again "
+                    "later: it goes on with the files that lack"
                 )
 
 
