@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.numbers import format_estimate, three_digits
 
 NAN, INF = math.nan, math.inf
 
@@ -63,3 +63,11 @@ def test_digits_end_where_a_value_may_be_off() -> None:
     assert format_estimate(6.059252, 0.12, within=0.0043) == "6.06 ± 0.12"
     assert format_estimate(6.059252, 0.12, within=math.nan) == "6.06 ± 0.12"
     assert format_estimate(6.059252, None, within=0.5) == "6.059 ± –"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(15.0, "15.0"), (16.09, "16.1"), (1.6, "1.60"), (-0.5, "−0.500"), (160, "160"), (1.5e7, "1.500×10⁷")],
+)
+def test_three_digits_keep_their_zeros(value: float, text: str) -> None:
+    assert three_digits(value) == text

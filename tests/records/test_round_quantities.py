@@ -47,3 +47,9 @@ def test_a_round_that_recorded_less_has_less() -> None:
 def test_every_family_has_a_kind_of_figure() -> None:
     assert {one.family for one in QUANTITIES} <= set(get_args(RunsKind))
     assert len({one.name for one in QUANTITIES}) == len({one.axis for one in QUANTITIES}) == len(QUANTITIES)
+
+
+def test_texts_have_no_tex_and_axes_no_unit_of_weights() -> None:
+    for one in QUANTITIES:
+        assert not any(sign in one.meaning for sign in ("_k", "_t", "_0", "{", "}"))
+        assert "[" not in one.axis

@@ -35,7 +35,7 @@ def test_lambda_max_trace_and_the_edge_of_stability() -> None:
         pytest.approx([(5 + e) / 38, (19 + e) / 38], rel=1e-5) for e in (-0.979982, 0.979982)
     ]
     assert "On 64 training samples" in found["curve-trace"].caption
-    assert "ends at 19.00 ± 0.50 in round 3" in found["curve-lambda_max"].alt
+    assert "ends at 19.00 in round 3" in found["curve-lambda_max"].alt
 
 
 def test_rounds_of_unlike_samples_and_averages_are_not_joined() -> None:

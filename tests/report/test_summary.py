@@ -121,7 +121,7 @@ def test_records_of_other_samples_are_not_compared() -> None:
 def test_every_H_N_stands_with_its_error_under_the_tables_own_name() -> None:
     text = Page(report_page([], [ONE, FLATTER], [])).text
     assert text.count("90.0 ± 5.0") == 4  # headline, both readings, the heat map's caption
-    for name in ("H_N (tensor)", "H_N (parameter)", "H_D (tensor)", "H_D (parameter)"):
+    for name in ("HN (tensor)", "HN (parameter)", "HD (tensor)", "HD (parameter)"):
         assert name in text
     for words in ("H_N, block", "H_N, diagonal", "bends"):
         assert words not in text

@@ -42,6 +42,12 @@ def format_estimate(value: float | None, *stderrs: float | None, within: float =
     return f"({text}){power}" if len(parts) > 1 else text + power
 
 
+def three_digits(value: float) -> str:
+    """Return a number in three significant digits, zeros at its end too: "15.0" beside "16.1"."""
+    digits = f"{value:#.3g}".rstrip(".")
+    return digits.replace("-", "−") if "e" not in digits else format_estimate(float(f"{value:.3g}"))
+
+
 def leading_number(text: str) -> float | None:
     """Return the value that a text begins with, as :func:`format_estimate` writes it; None: there is none."""
     plain = text.translate(_PLAIN_AGAIN)

@@ -96,8 +96,10 @@ class Difference:
 
     @property
     def reason(self) -> str:
-        """Why it is undecided: empty where it is decided, not known, or within two standard errors."""
+        """Why it is undecided: empty where it is decided, unresolved, or within two standard errors."""
         stderr, dof = self.error
+        if math.isnan(stderr) and self.signed and not math.isnan(self.value):
+            return "error not known"
         if self.verdict != "undecided" or not abs(self.value) > 2 * stderr:
             return ""
         if math.isnan(self.bound):

@@ -83,7 +83,7 @@ class Estimate(Entry):
 
 def freedom_of(parts: tuple[float, ...] | None) -> float:
     """Return the degrees of freedom of an error from the spread of ``parts``; infinity if there are none."""
-    return math.inf if parts is None else float(len(parts) - 1)
+    return float(len(parts) - 1) if parts else math.inf
 
 
 def known(*errors: tuple[float, float]) -> Errors:

@@ -16,10 +16,11 @@ class Quantity:
     name: str  # in records
     family: Family  # the `plot-runs --kind` that draws it
     field: str  # of ``Round.diagnostics``, with dots; of a list the least number counts
-    label: str  # of its axis
+    label: str  # what it is called
     unit: str  # empty: none
     meaning: str
     error: str = ""  # the field of its standard error; none: it has none
+    share: bool = False  # from 0 to 1, drawn in per cent
 
     @property
     def error_name(self) -> str:
@@ -44,19 +45,24 @@ class Quantity:
         return None if value is None else float(value)
 
     @property
+    def scale(self) -> float:
+        """What it is multiplied by to be drawn."""
+        return 100.0 if self.share else 1.0
+
+    @property
     def axis(self) -> str:
-        """The label with the unit."""
-        return f"{self.label} [{self.unit}]" if self.unit else self.label
+        """The label of what is drawn."""
+        return f"{self.label} (%)" if self.share else self.label
 
 
 QUANTITIES = (
     Quantity(
         "drift", "drift", "updates.drift", "drift", "w²",
-        "Σ p_k ‖w_k − w̄‖² of the clients' models about their mean",
+        "Σ pₖ‖wₖ − w̄‖² of the clients' models about their mean",
     ),
     Quantity(
         "diversity", "drift", "updates.diversity", "gradient diversity", "",
-        "Σ ‖Δ_k‖² / ‖Σ Δ_k‖² of K updates: 1/K where they are equal, 1 where they are orthogonal",
+        "Σ ‖Δₖ‖² / ‖Σ Δₖ‖² of K updates: 1/K where they are equal, 1 where they are orthogonal",
     ),
     Quantity(
         "pair_cosine", "drift", "updates.pairs.mean", "cosine of pairs", "",
@@ -68,23 +74,23 @@ QUANTITIES = (
     ),
     Quantity(
         "step", "steps", "server.step", "server step", "w",
-        "‖θ_{t+1} − θ_t‖ of the model that clients start from",
+        "‖θₜ₊₁ − θₜ‖ of the model that clients start from",
     ),
     Quantity(
         "step_cosine", "steps", "server.cosine", "cosine of steps", "",
         "cosine between this server step and the one before",
     ),
     Quantity(
-        "distance", "steps", "server.distance", "way from start", "w",
-        "‖θ_{t+1} − θ_0‖, from the run's first model",
+        "distance", "steps", "server.distance", "distance from start", "w",
+        "‖θₜ₊₁ − θ₀‖, from the run's first model",
     ),
     Quantity(
         "batchnorm", "local", "updates.batchnorm", "BatchNorm divergence", "",
-        "Σ p_k ‖r_k − r̄‖² / ‖r̄‖² of the clients' running means and variances",
+        "Σ pₖ‖rₖ − r̄‖² / ‖r̄‖² of the clients' running means and variances",
     ),
     Quantity(
         "clipped", "local", "local.clipped", "clipped steps", "",
-        "share of the local steps whose gradient was clipped",
+        "share of the local steps whose gradient was clipped", share=True,
     ),
     Quantity(
         "rise", "local", "local.ascent.rise", "rise of the loss", "loss",
@@ -96,7 +102,7 @@ QUANTITIES = (
     ),
     Quantity(
         "worst_class", "local", "class_accuracy", "worst class", "",
-        "least accuracy on a class, of the evaluated model",
+        "least accuracy on a class, of the evaluated model", share=True,
     ),
     Quantity(
         "lambda_max", "probes", "curvature.lambda_max", "λ_max", "loss/w²",

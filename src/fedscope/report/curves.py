@@ -37,11 +37,12 @@ def diagnostics(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     charts = []
     for one in QUANTITIES:
         curves = [
-            [(line.round, value) for line in run.metrics if (value := one.at(line)) is not None]
+            [(line.round, one.scale * value) for line in run.metrics if (value := one.at(line)) is not None]
             for run in runs
         ]
         caption = f"{one.meaning[0].upper()}{one.meaning[1:].replace('`', '')}."
-        charts.append(_chart(shown, curves, one.name, one.axis, caption, title=one.label))
+        from_zero = {"yaxis": {"rangemode": "tozero"}} if one.share else {}
+        charts.append(_chart(shown, curves, one.name, one.axis, caption, title=one.label, **from_zero))
     return [chart for chart in charts if chart]
 
 
@@ -72,6 +73,7 @@ def _chart(
     y: str,
     caption: str,
     title: str = "",
+    **changes: Any,
 ) -> Chart | None:
     traces, ends, last = [], [], 0
     for subject, points in zip(shown, curves, strict=True):
@@ -94,7 +96,7 @@ def _chart(
         ends.append(f"{subject.name} ends at {values[-1]:.4g} in round {rounds[-1]}")
     if not traces:
         return None
-    layout = look.layout("round", y, hovermode="x unified", xaxis=ticks(last))
+    layout = look.layout("round", y, hovermode="x unified", xaxis=ticks(last), **changes)
     title = title or name
     alt = f"{title[0].upper()}{title[1:]} by round: {'; '.join(ends)}."
     return Chart(f"curve-{name}", alt, caption, traces, layout)

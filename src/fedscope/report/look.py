@@ -2,6 +2,7 @@
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from fedscope.figures import style
 from fedscope.report.subjects import LINE_WIDTH, Subject
 
 END = 11  # characters at either end of a name that a legend cuts
+_SYMBOL = re.compile(r"(?<!\w)([λκHpwrFΔ])_(max|Tr|[NDkj])(?![^\W_])")
 DIGITS = 6  # significant, of the numbers in the page
 
 
@@ -45,8 +47,8 @@ def layout(x: str, y: str, **changes: Any) -> dict[str, Any]:
             "showlegend": True,
             "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
             "hoverlabel": {"namelength": -1},
-            "xaxis": {**axis, "title": {"text": x}},
-            "yaxis": {**axis, "title": {"text": y, "standoff": 8}},
+            "xaxis": {**axis, "title": {"text": typeset(x)}},
+            "yaxis": {**axis, "title": {"text": typeset(y), "standoff": 8}},
         },
         changes,
     )
@@ -96,6 +98,11 @@ def colorscale() -> list[list[Any]]:
 def text(words: str) -> str:
     """Return ``words`` for plotly, which reads a little HTML: nothing in them is a tag or a link."""
     return html.escape(words, quote=False)
+
+
+def typeset(words: str) -> str:
+    """Return a text as HTML, for the page and for plotly: λ_max, H_N, p_k… have their subscripts below."""
+    return _SYMBOL.sub(r"\1<sub>\2</sub>", text(words))
 
 
 def numbers(values: Any) -> Any:

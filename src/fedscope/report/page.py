@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from fedscope import __version__
 from fedscope.extras import needed
 from fedscope.figures import style
+from fedscope.report import look
 
 with needed("report", "an HTML page"):  # here, so that nothing is measured in vain
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -63,9 +64,11 @@ def picture(figure: Figure) -> str:
 @cache
 def _environment() -> Environment:
     loader = FileSystemLoader(TEMPLATES)
-    return Environment(
+    found = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    found.filters["typeset"] = lambda words: Markup(look.typeset(str(words)))
+    return found
 
 
 def _policy(scripts: list[str]) -> str:

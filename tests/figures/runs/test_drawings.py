@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from scipy.stats import norm, t
@@ -230,7 +231,7 @@ def recorded(method: str = "fedavg", seed: int = 0, **columns: list[float | None
 def test_each_quantity_of_a_family_that_a_run_has_is_drawn_below_accuracy() -> None:
     one = recorded(drift=[4, 3, 2, 1], diversity=[1, None, 0.5, 0.25], step=[9, 9, 9, 9])
     accuracy, drift, diversity = draw([one, recorded("fedprox", drift=[1, 1, 1, 1])], "drift").axes
-    assert (accuracy.get_ylabel(), drift.get_ylabel()) == ("test accuracy (%)", "drift [w$^{2}$]")
+    assert (accuracy.get_ylabel(), drift.get_ylabel()) == ("test accuracy (%)", "drift")
     assert [list(line.get_ydata()) for line in drift.lines] == [[4, 3, 2, 1], [1, 1, 1, 1]]  # type: ignore[arg-type]
     (line,) = diversity.lines
     assert (list(line.get_xdata()), list(line.get_ydata())) == ([1, 3, 4], [1, 0.5, 0.25])  # type: ignore[arg-type]
@@ -296,3 +297,21 @@ def test_a_server_measured_on_other_samples_is_said_apart() -> None:
     )
     with pytest.raises(UserError, match="16, 17 samples"):
         draw([measured(16), measured(17, seed=1)], "stability")
+
+
+def test_small_gaps_leave_their_power_of_ten_to_the_axis_name_which_is_on_the_page() -> None:
+    one = record()
+    one["metrics"]["train_loss"] = [loss - 3.2e-4 for loss in one["metrics"]["loss"]]
+    figure = draw([one], "gap")
+    label = figure.axes[0].yaxis.label
+    assert "in 10" in label.get_text()
+    FigureCanvasAgg(figure).draw()
+    assert label.get_window_extent().x0 >= 0
+
+
+def test_shares_are_drawn_in_per_cent_from_zero() -> None:
+    one = recorded(clipped=[0.5, 0.25, 0.1, 0.2], worst_class=[0, 0, 0, 0])
+    _, clipped, worst = draw([one], "local").axes
+    assert clipped.get_ylabel() == "clipped steps (%)"
+    assert np.asarray(clipped.lines[0].get_ydata()) == pytest.approx([50, 25, 10, 20])
+    assert worst.get_ylim() == (0, 1)

@@ -105,3 +105,13 @@ def test_a_record_without_the_matrices_is_told() -> None:
         _figure([old], ["a"])
     with pytest.raises(UserError, match="1 to 6"):
         _figure([], [])
+
+
+def test_clients_of_which_no_pair_is_resolved_are_not_drawn() -> None:
+    entry = crossing(4)
+    nothing = [[False] * 4 for _ in range(4)]
+    entry["matrices_resolved"] = {
+        symbol: {"tensor": nothing, "parameter": nothing} for symbol in ("H_N", "H_D")
+    }
+    with pytest.raises(UserError, match="nothing to draw: measure again with a larger --client-probes"):
+        _figure([entry], ["a"])

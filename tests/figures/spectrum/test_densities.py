@@ -53,7 +53,7 @@ def test_the_linear_stretch_covers_the_broadening() -> None:
 
 def test_largest_eigenvalues_are_marked_and_named() -> None:
     figure = density_figure([_spectrum(), _spectrum(top=20)], ["a", "b"], lambda_max=[50.0, math.nan])
-    assert _labels(figure) == [r"a, $\lambda_{\max}$ = 50", r"b"]
+    assert _labels(figure) == [r"a, $\lambda_{\max}$ = 50.0", r"b"]
     marked = [line for line in figure.axes[0].lines if line.get_marker() == "v"]
     assert [line.get_xdata() for line in marked] == [[50.0]]
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.from_records import draw
+from fedscope.figures.spectrum.influence import Concentration, influence_figure
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.influence import Holders, influence_entry
 from tests.figures.records import curvature
@@ -117,3 +118,10 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         draw([HessianRecord.read(flat)], "influence")
     with pytest.raises(UserError, match="1 to 6"):
         draw([record()] * 7, "influence")
+
+
+def test_a_curve_above_100_percent_says_why() -> None:
+    said = "samples whose part is negative take off the rest"
+    for parts, above in (([3.0, 2.0, -1.0], True), ([3.0, 2.0, 1.0], False)):
+        figure = influence_figure([Concentration("x", parts, 2.0)])
+        assert any(said in text for text in words(figure)) is above

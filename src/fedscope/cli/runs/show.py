@@ -150,7 +150,7 @@ def _rounds(metrics: Sequence[Round]) -> console.Piece:
 def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
     last = metrics[-3:]
     rows = [
-        [one.axis, *(console.cell(one.at(m)) for m in last)]
+        [one.label, *((console.percent if one.share else console.cell)(one.at(m)) for m in last)]
         for one in QUANTITIES
         if any(one.at(m) is not None for m in last)
     ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
@@ -17,7 +18,9 @@ SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient wit
 
 def shown(found: Sequence[HessianRecord]) -> Iterator[console.Piece]:
     """Return what is printed of the records: their table, their differences, and each one's own."""
-    yield console.piece(hessian_table(found))
+    table, said = hessian_table(found), {note for record in found for note in record.problem.notes}
+    # said before the measurement, of each checkpoint
+    yield console.piece(replace(table, notes=tuple(note for note in table.notes if note not in said)))
     for record in found:
         notes = [
             plain_form(record),

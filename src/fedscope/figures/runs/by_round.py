@@ -132,7 +132,7 @@ def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figu
         lines = [_recorded_line(group, quantity) for group in found]
         known = [line for line in lines if line]
         if known:
-            panels.append(Panel(known, "round", quantity.axis))
+            panels.append(Panel(known, "round", quantity.axis, from_zero=quantity.share))
     if len(panels) == 1:
         raise UserError(
             f"the metrics of {found[0].records[0].run} have nothing of --kind {kind}: "
@@ -167,7 +167,8 @@ def _recorded_line(group: Group, quantity: Quantity) -> Line | None:
     The band is the 95 % interval over seeds, of one seed the quantity's own where it has an error.
     """
     columns = [record.metrics.diagnostics.get(quantity.name, ()) for record in group.records]
-    values = np.array([column[: min(map(len, columns))] for column in columns], dtype=np.float64)
+    shortest = min(map(len, columns))
+    values = quantity.scale * np.array([column[:shortest] for column in columns], dtype=np.float64)
     there = np.isfinite(values).sum(0) == len(values)
     if not there.any():
         return None

@@ -60,6 +60,7 @@ class Panel:
     x_label: str
     y_label: str
     title: str = ""
+    from_zero: bool = False  # the values' axis begins at 0
 
 
 def draw_panel(
@@ -76,6 +77,8 @@ def draw_panel(
     marked = max(len(line.x) for line in panel.lines) <= MOST_MARKED
     for line in panel.lines:
         _draw(axes, line, looks[line.label], marked=marked)
+    if panel.from_zero:
+        axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
     _ticks(axes, log=x_scale == "log")
     axes.grid(axis="y")
     axes.spines[["top", "right"]].set_visible(False)

@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.axis_labels import dress_axis
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.label_placement import Points, place, samples, text_size
@@ -96,7 +97,8 @@ def tradeoff_figure(
             if index:
                 axes.tick_params(labelleft=False)
             else:
-                axes.set_ylabel(style.typeset(y_label))
+                dress_axis(axes.yaxis, y_label, axes.get_ylim(), room=POINTS * HIGH, ticks=5)
+                axes.yaxis.set_label_coords(-0.74 * LEFT / side, 0.5)
         if added:
             _draw_key(page, added, top=top - KEY_LINE)
     return page.figure

@@ -48,7 +48,8 @@ def client_matrix_figure(
     in inches.
 
     Raises:
-        UserError: no checkpoint, more than six, or a record without the matrices of this reading.
+        UserError: no checkpoint, more than six, a record without the matrices of this reading, or no pair
+            that is resolved.
         ValueError: when the numbers of crossings and labels differ.
     """
     if not 1 <= len(crossings) <= MOST_CHECKPOINTS:
@@ -57,6 +58,11 @@ def client_matrix_figure(
         symbol: [_matrix(one, symbol, reading, label) for one, label in zip(crossings, labels, strict=True)]
         for symbol in TYPESET
     }
+    if not any(np.isfinite(grid).any() for grids in matrices.values() for grid in grids):
+        raise UserError(
+            f"H_N and H_D of all pairs of clients are {UNRESOLVED}, so there is nothing to draw: measure "
+            "again with a larger --client-probes"
+        )
     side = (width - 2 * LEFT - RIGHT - GAP) / 2
     with style.paper_style():
         headings = [[_mean(one, symbol, reading) for symbol in TYPESET] for one in crossings]
@@ -73,8 +79,9 @@ def client_matrix_figure(
                            fontsize=style.SMALL_SIZE, color=style.FAINT_INK)  # fmt: skip
                 box = page.box(left=left, top=top + header, width=side, height=side)
                 _draw(page.figure.add_axes(box), grid, norm, crossings[row].client_numbers, side)
-            box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
-            draw_color_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
+            if any(np.isfinite(grid).any() for grid in grids):
+                box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
+                draw_color_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
         for row, label in enumerate(labels):
             (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
             page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.numbers import three_digits
 from fedscope.figures.spectrum.legend_above import page_with_legend
 from fedscope.records.entries import density_entry, finite
 from fedscope.records.hessian import Density
@@ -95,7 +96,7 @@ def _draw_curve(
     grid, density = curve
     missing = int((~np.isfinite(density)).sum())
     if np.isfinite(marker):
-        label += f", λ_max = {marker:.3g}"
+        label += f", λ_max = {three_digits(marker)}"
         # on the axis itself, at its own eigenvalue
         axes.plot(
             marker, 0.02, marker="v", markersize=4, color=look["color"], markeredgecolor="white",

@@ -36,6 +36,9 @@ LONGEST_NAME = 0.8
 Images = NDArray[np.floating[Any]]  # (K, H, W, C) from 0 to 1, C = 1 or 3
 
 
+ABOVE = "above 100 %: samples whose part is negative take off the rest"
+
+
 @dataclass(frozen=True)
 class Concentration:
     """The samples' parts of one checkpoint's λ_max."""
@@ -80,6 +83,8 @@ def influence_figure(
     beside = bool(groups) or images is not None
     width = width if beside else style.SINGLE_COLUMN
     across = CURVE_WIDTH - LEFT if beside else width - LEFT - RIGHT
+    above = any(max(cumulative_shares(curve.parts)) > 1 for curve in curves)
+    caption += f"{'; ' if caption else ''}{ABOVE}" * above
     notes = wrapped(caption, width=width, size=style.SMALL_SIZE)
     top = TOP + LEGEND_LINE * (len(curves) + 1 + len(notes)) + 0.05 + HEADING * beside
     with style.paper_style():

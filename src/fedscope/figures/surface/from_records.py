@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.figures.kinds import SurfaceKind
+from fedscope.figures.numbers import three_digits
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
 from fedscope.figures.surface.surfaces import landscape_figure
@@ -74,8 +75,7 @@ def caption(record: LandscapeRecord) -> str:
     parts = [f"round {round}"] if round is not None else []
     if curvature and not any(map(math.isnan, curvature)):
         of = "Gauss–Newton " * (record.directions == "ggn")
-        digits = [f"{value:#.3g}".rstrip(".") for value in curvature[:2]]
-        values = [f"λ{_SUBSCRIPTS[i]} {text}" for i, text in enumerate(digits)]
+        values = [f"λ{_SUBSCRIPTS[i]} {three_digits(value)}" for i, value in enumerate(curvature[:2])]
         parts += [of + ", ".join(values)]
     return f"{', '.join(parts)} ({record.problem.samples}\N{NO-BREAK SPACE}samples)".strip() + in_subspace(
         [record]

@@ -12,7 +12,7 @@ class Plane {
     // labels are of one size in pixels: on a phone they need the surface further away, and one title less
     const width = this.sides[0].clientWidth;
     this.narrow = width < 400;
-    this.home = this.scene.eye.map((part) => part * Math.min(1.45, Math.max(1, 520 / width)));
+    this.home = this.scene.eye.map((part) => part * Math.min(1.45, Math.max(1.15, 570 / width)));
     this.eye = this.home;
     this.slider = box.querySelector("[data-rounds]");
     for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
@@ -67,10 +67,11 @@ class Plane {
   async drawSpace(space, view, quantity, scale) {
     const fresh = !space.data;
     const axis = (text) => ({ title: { text }, showspikes: false });
+    const short = (name) => name.replace(/ \(.*\)$/, ""); // the contours below say the norm
     const layout = {
       ...this.common(), height: 420, margin: { l: 0, r: 0, t: 0, b: 0 },
       scene: {
-        xaxis: axis(view.axes[0]), yaxis: axis(view.axes[1]),
+        xaxis: axis(short(view.axes[0])), yaxis: axis(short(view.axes[1])),
         zaxis: { ...axis(this.narrow ? "" : quantity), range: [scale.low, scale.high], tickvals: scale.ticks, ticktext: scale.words },
         aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.82 }, camera: this.camera(), dragmode: "turntable",
       },
@@ -98,7 +99,7 @@ class Plane {
     const { cmin, cmax, ...grid } = this.grid(view, quantity, scale);
     const bar = { title: { text: scale.label, side: "right" }, tickvals: scale.ticks, ticktext: scale.words, thickness: 12, outlinewidth: 0 };
     const levels = { coloring: "heatmap", start: scale.low + scale.step, end: scale.high - scale.step / 2, size: scale.step };
-    const line = { color: "rgba(255,255,255,0.55)", width: 0.7, smoothing: 0 };
+    const line = { color: "rgba(255,255,255,0.55)", width: 0.7, smoothing: 1 };
     const filled = { ...grid, type: "contour", zmin: cmin, zmax: cmax, contours: levels, line, colorbar: bar };
     return view.marks.length ? [filled, this.marks(view)] : [filled];
   }
@@ -129,7 +130,7 @@ class Plane {
 
   camera() {
     const [x, y, z] = this.eye;
-    return { eye: { x, y, z }, center: { x: 0, y: 0, z: -0.1 }, up: { x: 0, y: 0, z: 1 } };
+    return { eye: { x, y, z }, center: { x: 0, y: 0, z: -0.2 }, up: { x: 0, y: 0, z: 1 } };
   }
 
   look({ x, y, z }) {

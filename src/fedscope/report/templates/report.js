@@ -32,13 +32,21 @@ function show(subject, shown) {
   }
 }
 
+// Beside check boxes the first chart names the methods for all.
+function named(box, data) {
+  const groups = all("input[data-subject]", box.closest("section")).map((input) => `s${input.dataset.subject}`);
+  const first = box.closest(".charts")?.querySelector("[data-chart]");
+  return box !== first && data.every((trace) => groups.includes(trace.legendgroup));
+}
+
 async function drawChart(box) {
   const { data, layout } = page.charts[box.dataset.chart];
+  const showlegend = layout.showlegend && !named(box, data);
   // a legend of several rows must not take the curves' room
-  const names = layout.showlegend ? data.filter((trace) => trace.showlegend !== false).length : 0;
+  const names = showlegend ? data.filter((trace) => trace.showlegend !== false).length : 0;
   const rows = Math.ceil(names / Math.max(1, Math.floor(box.clientWidth / LEGEND_ENTRY)));
   const height = layout.height + LEGEND_ROW * Math.max(0, rows - 1);
-  await Plotly.newPlot(box, data, { ...layout, height, template: template() }, FLAT);
+  await Plotly.newPlot(box, data, { ...layout, height, showlegend, template: template() }, FLAT);
   box.on("plotly_legenddoubleclick", () => false);
   box.on("plotly_legendclick", (event) => {
     const subject = event.data[event.curveNumber].legendgroup.slice(1);

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.intervals import reach
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.numbers import format_estimate, three_digits
 from fedscope.figures.runs.curves import panels_figure, rounds_figure
 from fedscope.figures.runs.dots import Dots, dots_figure
 from fedscope.figures.runs.groups import percent_band
@@ -113,7 +113,7 @@ def _landscape(record: ArtefactRecord) -> list[Figure]:
         if isinstance(found, LandscapeRecord):
             values = found.curvature
             known = values and not any(map(math.isnan, values))
-            caption = f"λ₁ {values[0]:.3g}, λ₂ {values[1]:.3g}" if known else ""
+            caption = f"λ₁ {three_digits(values[0])}, λ₂ {three_digits(values[1])}" if known else ""
             shown.append((row, caption, read_surface(found)))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)

@@ -12,6 +12,7 @@ from fedscope.checkpoints.file.checkpoint import content_hash, describe_checkpoi
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError
+from fedscope.figures.text.labels import method_name
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.surfaces.planes import Networks
 from fedscope.workflows.sources.own import own_network
@@ -118,7 +119,8 @@ def _labels(paths: Sequence[Path], infos: Sequence[CheckpointInfo | None]) -> tu
 
 
 def _method(info: CheckpointInfo) -> str:
-    return info.settings.method if info.settings.method != UNKNOWN else info.run
+    method = info.settings.method
+    return method_name(method) if method != UNKNOWN else info.run
 
 
 def _round(info: CheckpointInfo) -> str:

@@ -65,15 +65,16 @@ def at(paths: Sequence[Path], targets: Targets, reporter: Reporter = SILENT) -> 
 
 def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
     """Return what is to be said of the problems before they are measured."""
-    lines = []
+    lines, told = [], dict[str, list[str]]()
     for problem in found:
         if isinstance(targets.samples, int) and problem.batches.samples < targets.samples:
             there = f"{problem.batches.samples:,} samples"
             lines.append(f"{problem.title}: on all {there}, fewer than --samples {targets.samples:,}")
         if problem.info and problem.path.name == "best.pt":
             lines.append(f"{problem.title}: best (chosen on {chosen_on(problem.info.settings.model_dump())})")
-        lines += [f"{problem.path}: {note}" for note in (*problem.notes, *problem.told)]
-    return lines
+        for note in (*problem.notes, *problem.told):
+            told.setdefault(note, []).append(str(problem.path))
+    return lines + [f"{', '.join(paths)}: {note}" for note, paths in told.items()]
 
 
 def checkpoint_path(targets: Targets, reference: str | None) -> Path:
