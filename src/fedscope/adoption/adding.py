@@ -29,7 +29,7 @@ def add(
     round: int | None = None,
     clients: Sequence[Path] | Mapping[int, Path] = (),
     entry: str = "",
-    client_entry: str | None = None,
+    client_entry: str = "",
     bn: BatchNormMode = "eval",
 ) -> tuple[Run, tuple[str, ...]]:
     """Register the checkpoints at ``path``; return the run, what was renamed or left out, and who is who.
@@ -43,7 +43,7 @@ def add(
         round: that the newest global model is of, where its file does not say; else 0.
         clients: the clients' files where they are not beside it, as :func:`look` takes them.
         entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
-        client_entry: the same in the clients' files; None: as ``entry``.
+        client_entry: the same in the clients' files; by default as ``entry``.
         bn: ``recalibrate``: BatchNorm's statistics may lack, and every measurement has to estimate them.
 
     Raises:
@@ -51,7 +51,7 @@ def add(
     """
     layout = look(path, clients)
     newest = layout.round if round is None else round
-    files = _Files(identity, entry, entry if client_entry is None else client_entry, bn)
+    files = _Files(identity, {"--entry": entry, "--client-entry": client_entry or entry}, bn)
     spec, final = files.fitted(layout.final, read(layout.final))
     files.identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
     values = dict(known or {})
@@ -83,32 +83,30 @@ class _Files:
     """Reads the run's files, and keeps what was changed in each."""
 
     identity: Identity
-    entry: str
-    client_entry: str
+    entries: Mapping[str, str]  # by the options that give them
     bn: BatchNormMode
-    first: str = ""  # the global model's file
-    count: int = 0
+    names: list[str] = field(default_factory=list)  # the global model's first
     changes: dict[str, list[str]] = field(default_factory=dict)  # note → the files that it is of
 
     def fitted(
         self, file: Path, tensors: Mapping[str, Tensor], client: int | None = None
     ) -> tuple[ModelSpec, Fitted]:
         """Return the network and state of a file's ``tensors``, a client's or a global model's."""
-        what, entry, flag = str(file), self.entry, "--entry"
-        if client is not None:
-            what, entry, flag = f"{file} (client {client})", self.client_entry, "--client-entry"
-        spec, fitted = self.identity.fitted(tensors, what, entry, flag=flag, bn=self.bn)
+        flag = "--entry" if client is None else "--client-entry"
+        what = f"{file} (client {client})" if client is not None else str(file)
+        spec, fitted = self.identity.fitted(tensors, what, self.entries[flag], flag=flag, bn=self.bn)
+        self.names.append(file.name if client is None else f"client {client}")
         for note in fitted.notes:
-            self.changes.setdefault(note, []).append(file.name if client is None else f"client {client}")
-        self.first, self.count = self.first or file.name, self.count + 1
+            self.changes.setdefault(note, []).append(self.names[-1])
         return spec, fitted
 
     @property
     def notes(self) -> Iterator[str]:
         """A line for each change, with the files that it is of where these are not the global model alone."""
+        every = len(self.names)
         for note, names in self.changes.items():
-            which = f"all {self.count}" if len(names) == self.count else f"{len(names)} of {self.count}"
-            yield note if names == [self.first] else f"{note} (in {which} files: {listed(names)})"
+            which = f"all {every}" if len(names) == every else f"{len(names)} of {every}"
+            yield note if names == self.names[:1] else f"{note} (in {which} files: {listed(names)})"
 
 
 def _odd(state: Mapping[str, Tensor]) -> Iterator[str]:

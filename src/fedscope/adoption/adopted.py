@@ -78,6 +78,8 @@ class Adopted:
         origin: str = "",
     ) -> CheckpointInfo:
         """Return the description of the checkpoint of a round: global, or a client's upload."""
+        if client is None:
+            samples = sum(self._rows.spec.counts) if self._rows else self.data.train_samples
         return CheckpointInfo.model_validate(
             {
                 "run": self.run.name,
@@ -85,7 +87,7 @@ class Adopted:
                 "round": round,
                 "client": client,
                 "average": average,
-                "samples": self.data.train_samples if client is None else samples,
+                "samples": samples,
                 "settings": self.settings,
                 "model": self.model,
                 "data": self.data,

@@ -1,16 +1,9 @@
 """The layouts of checkpoints in folders by published federated code.
 
-- FedAlign (Mendieta et al. 2022): ``server.pt`` and ``client_K.pt``, a state_dict each.
-- FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt``
-  after R rounds, the means of the selected and of all clients and the server's model, a state_dict each;
-  ``R_clnt_params_list.npy``, the clients' parameters as rows.
-- A file for each round, beside it the newest round's clients: Flower's how-to on checkpoints
-  (``round-R-weights.npz``, ``model_round_R.pth``), fluke (``rRRRR_server.pth``, ``rRRRR_client_K.pth``),
-  Plato (``checkpoint_MODEL_R.pth``), FLGo (``NAME.R``).
-- NVFlare: ``FL_global_model.pt``, also below ``JOB/server/simulate_job/app_server``.
-- pfl: ``checkpoint.pt`` beside ``central_optimizer.pt``.
-- APPFL: ``checkpoint_CLIENT_DATE.pth``, the model that each client has kept.
-- Hugging Face's libraries: ``config.json`` beside ``model.safetensors`` or ``pytorch_model.bin``.
+FedDyn (Acar et al. 2021) and what is built on it: ``R_com_sel.pt``, ``R_com_all.pt``, ``R_com_cld.pt`` after
+R rounds, the means of the selected and of all clients and the server's model, a state_dict each;
+``R_clnt_params_list.npy``, the clients' parameters as rows. Of the others the tables here have the names, and
+docs/foreign.md the versions.
 """
 
 import re
@@ -36,15 +29,14 @@ _SERIES = (  # of a file for each round: title, name
     ("checkpoint_MODEL_R.pth (Plato)", r"checkpoint_.+_(?P<round>[0-9]{1,9})\.pth"),
     ("NAME.R (FLGo)", r".*_M.+_R[0-9]+_B.+\.(?P<round>[0-9]{1,9})"),
 )
-_GLOBAL = (  # of one global model: title, file, another that lies beside it
-    ("server.pt and client_K.pt (FedAlign)", "server.pt", "server.pt"),
-    ("server.pth and client_K.pth (fluke)", "server.pth", "server.pth"),
-    ("checkpoint.pt (pfl)", "checkpoint.pt", "central_optimizer.pt"),
-    *(
-        ("FL_global_model.pt (NVFlare)", f"{below}FL_global_model.pt", f"{below}FL_global_model.pt")
-        for below in ("", "app_server/", "server/simulate_job/app_server/")
-    ),
-)
+_GLOBAL = {  # of one global model: file, title
+    "server.pt": "server.pt and client_K.pt (FedAlign)",
+    "server.pth": "server.pth and client_K.pth (fluke)",
+    "FL_global_model.pt": "FL_global_model.pt (NVFlare)",
+    "app_server/FL_global_model.pt": "FL_global_model.pt (NVFlare)",
+    "server/simulate_job/app_server/FL_global_model.pt": "FL_global_model.pt (NVFlare)",
+}
+_OF_PFL = ("checkpoint.pt", "central_optimizer.pt")
 _BEST = "best_FL_global_model.pt"
 _DATED = re.compile(r"checkpoint_(.+)_[0-9]{4}(?:-[0-9]{2}){5}\.pth")  # APPFL's
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -152,11 +144,13 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layou
     check_whole(path)
     if any((path / name).is_file() for name in (*SINGLE, *SHARDED)):
         return Layout("a folder of Hugging Face's kind", path)
-    for title, name, other in _GLOBAL:
-        if (file := path / name).is_file() and (path / other).is_file():
+    for name, title in _GLOBAL.items():
+        if (file := path / name).is_file():
             best = file.with_name(_BEST)
             notes = (f"left out {_BEST}: name that file to register it",) * best.is_file()
             return Layout(title, file, clients=beside(file.parent, ""), notes=notes)
+    if all((path / name).is_file() for name in _OF_PFL):
+        return Layout("checkpoint.pt and central_optimizer.pt (pfl)", path / _OF_PFL[0])
     layout = _means(path) or _rounds(path, beside)
     if layout is None:
         kept = sorted({match[1] for file in path.iterdir() if (match := _DATED.fullmatch(file.name))})
@@ -173,11 +167,12 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layou
 def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layout | None:
     for title, form in _SERIES:
         matches = [re.fullmatch(form, path.name, re.IGNORECASE) for path in sorted(folder.iterdir())]
-        found = [match for match in matches if match and not _DATED.fullmatch(match[0])]
+        found = [match for match in matches if match]
         of_round = dict[int, Path]()
         for match in found:
             if (round := int(match["round"])) in of_round:
-                raise UserError(f"{of_round[round]} and {match[0]} are both of round {round}; name one file")
+                one = of_round[round].name
+                raise UserError(f"{one} and {match[0]} are both of round {round}; name one file")
             of_round[round] = folder / match[0]
         if len({match[0][: match.start("round")] + match[0][match.end("round") :] for match in found}) > 1:
             raise UserError(f"{folder} holds rounds of several trainings; name one file")

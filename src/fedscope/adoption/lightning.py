@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import SCORES, About, Recorder
+from fedscope.adoption.recorder import About, Recorder, scores
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.extras import needed
 
@@ -67,8 +67,5 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
     def _add(self, trainer: Any, module: nn.Module) -> None:
         if trainer.is_global_zero:
             state: Mapping[str, Tensor] = module.state_dict()
-            self._recorder.add(self._recorder.newest + 1, state, self._scores(trainer.callback_metrics))
-
-    def _scores(self, found: Mapping[str, Any]) -> dict[str, float]:
-        names = {score: self._logged[score] for score in SCORES if score in self._logged}
-        return {score: float(found[name]) for score, name in names.items() if name in found}
+            found = scores(self._logged, trainer.callback_metrics)
+            self._recorder.add(self._recorder.newest + 1, state, found)

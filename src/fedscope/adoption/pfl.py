@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import SCORES, Federated, Recorder
+from fedscope.adoption.recorder import Federated, Recorder, scores
 from fedscope.checkpoints.registry.registry import Run
 from fedscope.errors import UserError
 from fedscope.extras import needed
@@ -72,18 +72,14 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         """Register the next round, whatever the iteration's number in a training that pfl restored."""
         if _rank() == 0:
             state = model.pytorch_model.state_dict()
-            self._recorder.add(self._recorder.newest + 1, state, self._scores(aggregate_metrics))
+            values = {str(name): get_overall_value(value) for name, value in aggregate_metrics}
+            self._recorder.add(self._recorder.newest + 1, state, scores(self._logged, values))
         return False, Metrics()
 
     def on_train_end(self, *, model: Any) -> None:
         """Finish the run."""
         if _rank() == 0:
             self._recorder.finish()
-
-    def _scores(self, metrics: Any) -> dict[str, float]:
-        found = {str(name): value for name, value in metrics}
-        names = {score: self._logged[score] for score in SCORES if self._logged.get(score) in found}
-        return {score: float(get_overall_value(found[name])) for score, name in names.items()}
 
 
 class Uploads(Postprocessor):  # type: ignore[misc]  # as above

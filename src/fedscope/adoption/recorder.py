@@ -231,6 +231,11 @@ class Recorder:
         return fitted.state
 
 
+def scores(logged: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those scores that a program has logged, each under a name of its own."""
+    return {score: found[logged[score]] for score in SCORES if logged.get(score) in found}
+
+
 def _number(name: str, score: Any) -> float:
     try:
         return float(score)

@@ -1,7 +1,6 @@
 """A partition that another program made: each client's rows of the training set, from a file."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.checkpoint import read_content
-from fedscope.checkpoints.file.stand_ins import Array
 from fedscope.checkpoints.foreign.arrays import read_arrays
 from fedscope.checkpoints.registry.rows import ClientRows, Rows
 from fedscope.errors import UserError
@@ -24,8 +21,8 @@ def read_partition(path: Path, samples: int) -> ClientRows:
     """Return the rows that ``path`` names, of a training set of so many samples.
 
     Args:
-        path: a mapping from each client's number to its rows, or a list of rows for each client: as JSON, as
-            ``.npz``, or of ``torch.save``.
+        path: a mapping from each client's number to its rows, or a list of rows for each client, as JSON; or
+            an array for each client, as ``.npz``.
         samples: of the training set, whose first row is 0.
 
     Raises:
@@ -33,12 +30,14 @@ def read_partition(path: Path, samples: int) -> ClientRows:
     """
     if not path.is_file():
         raise UserError(f"no such file: {path}")
-    found = _content(path)
-    held = dict(enumerate(found)) if isinstance(found, list | tuple) else found
-    if not isinstance(held, Mapping) or not held:
+    try:
+        found = read_arrays(path) if path.suffix == ".npz" else parse_json(read_bytes(path))
+    except ValueError as error:
+        raise UserError(f"{path} is no JSON ({error}); save {{client: [rows]}}") from error
+    held = dict(enumerate(found)) if isinstance(found, list) else found
+    if not isinstance(held, dict) or not held:
         raise UserError(f"{path} is no partition; save {{client: [rows]}} as JSON, client numbers from 0")
-    numbers = {name: _CLIENT.fullmatch(str(name)) for name in held}
-    rows = {int(match[1]): held[name] for name, match in numbers.items() if match}
+    rows = {int(match[1]): part for name, part in held.items() if (match := _CLIENT.fullmatch(str(name)))}
     if len(rows) < len(held) or rows.keys() != {*range(len(held))}:
         raise UserError(
             f"{path} has {len(held)} clients whose numbers are not 0 to {len(held) - 1}; number them so"
@@ -47,20 +46,8 @@ def read_partition(path: Path, samples: int) -> ClientRows:
     return ClientRows(clients, np.empty(0, np.int64))
 
 
-def _content(path: Path) -> Any:
-    if path.suffix == ".npz":
-        return read_arrays(path)
-    if path.suffix != ".json":
-        return read_content(path, foreign=True)
-    try:
-        return parse_json(read_bytes(path))
-    except ValueError as error:
-        raise UserError(f"{path} is no JSON ({error}); save {{client: [rows]}}") from error
-
-
 def _rows(held: Any, what: str, samples: int) -> Rows:
     try:
-        held = held.tensor if isinstance(held, Array) else held
         rows = held if isinstance(held, Tensor) else torch.tensor(held, dtype=None if held else torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{what} has no list of rows ({error})") from error

@@ -161,3 +161,19 @@ def test_the_users_own_network_is_named_at_every_use_unless_its_data_are_code_to
     assert fedscope("hessian", "w", *given, "--probes", "4").code == 0
     assert fedscope("runs", "add", "w.pt", *own, "--dataset", "their_app:data", "--name", "known").code == 0
     assert fedscope("hessian", "known", "--registry", "runs", "--threads", "1", "--probes", "4").code == 0
+
+
+@pytest.mark.usefixtures("theirs")
+def test_rows_and_entries_of_clients_are_options(fedscope: Command, theirs: Path) -> None:
+    Path("rows.json").write_text(json.dumps({"0": [*range(40)], "1": [*range(40, 90)]}))
+    for client in (0, 1):
+        state = torch.load(theirs / f"client_{client}.pt", weights_only=True)
+        torch.save({"modopt": {"model": state}, "own": {"model": state}}, theirs / f"client_{client}.pt")
+    which = fedscope(*ADD, "--rows", "rows.json")
+    assert (which.code, "choose one with --client-entry" in which.err) == (2, True)
+    done = fedscope(*ADD, "--rows", "rows.json", "--client-entry", "own", "--bn", "recalibrate")
+    assert (done.code, "rows.json gives 2 clients 90 of 1,437 training rows" in done.err) == (0, True)
+    probes = ("--probes", "4", "--clients", "--client-data", "own", "--client-probes", "4")
+    assert fedscope("hessian", "theirs", *FEW, *probes, "--json", "-").json["cross_client"]["clients"] == 2
+    folder = fedscope("hessian", str(theirs), "--model", "m:f", "--data", "m:d")
+    assert (folder.code, folder.err.count("\n")) == (2, 1)

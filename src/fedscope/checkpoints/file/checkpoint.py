@@ -132,14 +132,14 @@ def read_content(path: Path, *, mapped: bool = False, foreign: bool = False) -> 
             content = _loaded(path, mapped=mapped)
         check_extent(content)
         if stand_ins.hides_tensors(content):
-            raise pickle.UnpicklingError("tensors in an object of an unknown class")
+            raise stand_ins.CodeError("tensors in an object of an unknown class")
         return content
     except Exception as error:  # whatever torch and zipfile raise on bytes that somebody else wrote
         if mend(error):  # the disk's fault, not the file's
             raise
         if said := converted_by(path):
             raise UserError(f"{path} {said}") from error
-        if isinstance(error, pickle.UnpicklingError):
+        if isinstance(error, pickle.UnpicklingError | stand_ins.CodeError):
             raise UserError(_refusal(path)) from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if not is_container(path):  # then it may be anything, and the reason says little

@@ -7,15 +7,19 @@ from fedscope.errors import UserError
 from fedscope.storage import open_regular
 
 _IN_PARTS = (
-    "is (a part of) a torch.distributed.checkpoint: convert the folder with `python -m "
-    "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER FILE`"
+    "was written by torch.distributed.checkpoint: convert the folder with `python -m "
+    "torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER OUT`"
 )
-_STATE = "then torch.save(model.state_dict(), FILE)"
 _OTHERS = (  # name, first bytes, what it is and how it becomes a checkpoint
     (
+        r"$.", rb"\x89HDF\r\n",
+        "is HDF5, no file of torch.save: copy its arrays into a network of PyTorch, and write one with "
+        "torch.save(network.state_dict(), OUT)",
+    ),
+    (
         r".*\.(?:mpk|msgpack)", rb"[\x81-\x8f\xde\xdf]",
-        "is MessagePack, no file of torch.save: call model.set_weights(msgpack_load(FILE)) of declearn, or "
-        f"Serializer.load(FILE) of Fed-BioMed, {_STATE} there",
+        "is MessagePack, no file of torch.save: write one with torch.save(msgpack_load(FILE).coefs, OUT) "
+        "(declearn.utils.serialize) or torch.save(Serializer.load(FILE), OUT) (fedbiomed.common.serializer)",
     ),
     (
         r".*\.(?:pbuf|pb|onnx)", rb"$.",
@@ -23,14 +27,10 @@ _OTHERS = (  # name, first bytes, what it is and how it becomes a checkpoint
     ),
     (
         r"$.", rb"(?:Array|ArrayRecord|RecordDict|Message) [0-9a-f]{64}[, ]",
-        "is a record that Flower deflated, which names its arrays and does not hold them: save "
-        "result.arrays.to_torch_state_dict() with torch.save",
+        "is a record that Flower deflated, which names its arrays and does not hold them: write one with "
+        "torch.save(result.arrays.to_torch_state_dict(), OUT)",
     ),
     (r".*\.distcp|\.metadata", rb"$.", _IN_PARTS),
-    (
-        r"$.", rb"\x89HDF\r\n",
-        f"is HDF5, no file of torch.save: copy its arrays to a network of PyTorch, {_STATE}",
-    ),
 )  # fmt: skip
 
 

@@ -1,12 +1,11 @@
 """Stand-ins for what programs pickle beside weights: nothing of theirs is imported, made or called.
 
 PyTorch's ``weights_only`` reader looks each name of a pickle up in a table. Here values of NumPy,
-``datetime`` and ``pathlib`` become lists of what they were made from, NumPy's arrays numbers, and an object of any other
-class can be made and filled, but a function not called.
+``datetime`` and ``pathlib`` become lists of what they were made from, NumPy's arrays numbers, and an object
+of any other class can be made and filled, but a function not called.
 """
 
 import math
-import pickle
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,9 +36,6 @@ class Value(list[Any]):
     def __hash__(self) -> int:  # type: ignore[override]  # it may be a key of a mapping
         return id(self)
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
     def __repr__(self) -> str:
         return type(self).__name__
 
@@ -65,9 +61,13 @@ class Array(Value):
         return torch.from_numpy(native.reshape(shape, order="F" if fortran else "C"))
 
 
+class CodeError(Exception):
+    """A pickle asks for what only code of its own program makes."""
+
+
 class _Uncalled(type):
     def __call__(cls, *_: object) -> Any:
-        raise pickle.UnpicklingError("a function would be called")
+        raise CodeError("a function would be called")
 
 
 class Unknown(Value, metaclass=_Uncalled):
@@ -82,6 +82,10 @@ def _mapping(*_: object) -> dict[Any, Any]:
     return {}
 
 
+def _no_bytes(*_: object) -> bytes:
+    return b""
+
+
 _VALUES = {
     "builtins": "frozenset range slice",
     "datetime": "date datetime time timedelta timezone",
@@ -89,12 +93,14 @@ _VALUES = {
     "numpy": "dtype",
     "numpy._core.multiarray": "scalar",
     "numpy.core.multiarray": "scalar",
+    "numpy.random.bit_generator": "__pyx_unpickle_SeedSequence",
     "numpy.random._pickle": "__bit_generator_ctor __generator_ctor __randomstate_ctor",
     "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
     "pathlib._local": "PosixPath PurePosixPath PureWindowsPath WindowsPath",
 }
 KNOWN: Mapping[str, Callable[..., Any]] = {
     **{f"{module}.{name}": Value for module, names in _VALUES.items() for name in names.split()},
+    "builtins.bytes": _no_bytes,
     "collections.defaultdict": _mapping,
     "numpy.ndarray": Array,
     "numpy._core.multiarray._reconstruct": _array,
@@ -113,7 +119,8 @@ def unknown(path: Path) -> list[str]:
 
 def for_names(path: Path) -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
     """Return the stand-ins for all names in ``path``, for ``torch.serialization.safe_globals``."""
-    return [(made, name) for name, made in KNOWN.items()] + [(Unknown, name) for name in unknown(path)]
+    made = {**dict.fromkeys(unknown(path), Unknown), **KNOWN}
+    return [(stand_in, name) for name, stand_in in made.items()]
 
 
 def hides_tensors(item: object, *, inside: bool = False) -> bool:

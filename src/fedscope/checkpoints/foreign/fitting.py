@@ -23,11 +23,7 @@ from fedscope.errors import UserError
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of BatchNorm, the ends of their names
-COUNTERS = (
-    "n_averaged",
-    "total_ops",
-    "total_params",
-)  # of torch.optim.swa_utils and of thop, among the weights
+COUNTERS = ("n_averaged", "total_ops", "total_params")  # of torch's AveragedModel, and of thop
 
 
 @dataclass(frozen=True)
@@ -84,21 +80,21 @@ def fit(
         if bn == "eval":
             mend = "or take --bn recalibrate, bn='recalibrate', which estimates them anew"
             raise UserError(f"{error}; {mend}") from None
-    state = {name: found.state[name] if name in found.state else _new(name, wanted[name]) for name in wanted}
-    return Fitted(state, (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"))
-
-
-def _new(name: str, tensor: Tensor) -> Tensor:
-    return torch.full(tensor.shape, float(name.endswith("running_var")), dtype=tensor.dtype)
+    new = {name: torch.zeros(wanted[name].shape, dtype=wanted[name].dtype) for name in wanted.keys() - needed}
+    state = new | {name: t + 1 for name, t in new.items() if name.endswith("running_var")} | found.state
+    return Fitted(
+        {name: state[name] for name in wanted},
+        (*found.notes, f"no statistics of BatchNorm are there, and --bn {bn} reads none"),
+    )
 
 
 def _found(
     tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor], what: str, entry: str, flag: str
 ) -> Fitted:
-    unnamed = without_names(tensors, wanted, what, entry)
-    found = (
-        Fitted(unnamed[0], (unnamed[1],)) if unnamed else _Search(tensors, wanted, what, entry).fitted(flag)
-    )
+    if (unnamed := without_names(tensors, wanted, what, entry)) is not None:
+        found = Fitted(unnamed[0], (unnamed[1],))
+    else:
+        found = _Search(tensors, wanted, what, entry).fitted(flag)
     for name, tensor in found.state.items():
         if not is_dense(tensor):
             raise UserError(f"{what}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")

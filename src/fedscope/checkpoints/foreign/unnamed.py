@@ -6,12 +6,12 @@ without what only counts batches, or of ``parameters()``.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.file.checkpoint import is_dense, listed
 from fedscope.errors import UserError
 
 _PLACE = re.compile(r"(?:(?P<list>.*)\.)?(?:arr_)?(?P<place>[0-9]{1,7})")
@@ -59,26 +59,18 @@ def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
     return [places[place] for place in range(len(places))]
 
 
-def _orders(wanted: Mapping[str, Tensor]) -> dict[str, list[str]]:
-    """Return the names of the network's tensors in each order in which a program may keep them."""
-    counted = [name for name in wanted if not counts_batches(name)]
-    orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    return (
-        orders if _buffers(counted, wanted) else {**orders, "parameters()": [*_parameters(wanted).values()]}
-    )
-
-
-def _buffers(names: Iterable[str], wanted: Mapping[str, Tensor]) -> list[str]:
-    return [name for name in names if not isinstance(wanted[name], nn.Parameter)]
-
-
 def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
     """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
-    own, faults = _parameters(wanted), list[str]()
-    kept = _buffers([name for name in wanted if not counts_batches(name)], wanted)
-    if kept and len(arrays) == len(own):
+    own = _parameters(wanted)
+    counted = [name for name in wanted if not counts_batches(name)]
+    orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
+    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
+    faults = list[str]()
+    if not kept:
+        orders["parameters()"] = list(own.values())
+    elif len(arrays) == len(own):
         faults.append(f"it is as long as parameters(), which lack its {listed(kept)}; save its state_dict()")
-    for order, names in _orders(wanted).items():
+    for order, names in orders.items():
         if len(names) != len(arrays):
             continue
         odd = [
@@ -116,19 +108,19 @@ def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
 
 
 def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    """Cut a vector into the tensors of the first order that has as many numbers."""
+    """Cut a vector of the whole state, or of all parameters, into the network's tensors."""
     own = _parameters(wanted)
-    for order, names in _orders(wanted).items():
-        sizes = [wanted[name].numel() for name in names]
-        if vector.shape == (sum(sizes),):
-            pieces = zip(names, vector.split(sizes), strict=True)
-            state = {name: piece.view(wanted[name].shape) for name, piece in pieces}
-            note = (
-                f"cut one vector of {sum(sizes)} numbers into {len(names)} tensors, in the order of {order}"
-            )
-            return _completed(state, wanted, own), note
+    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
     count = sum(wanted[name].numel() for name in own.values())
-    if vector.shape == (count,):
-        lacking = listed(_buffers(wanted, wanted))
-        raise UserError(f"{what} is a flat vector, which lacks the network's {lacking}; take a state_dict")
-    raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
+    whole = vector.shape == (sum(tensor.numel() for tensor in wanted.values()),)
+    if not is_dense(vector) or not (whole or vector.shape == (count,)):
+        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
+    if kept and not whole:
+        raise UserError(
+            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
+        )
+    names = list(wanted) if whole else list(own.values())
+    pieces = vector.split([wanted[name].numel() for name in names])
+    state = {name: piece.view(wanted[name].shape) for name, piece in zip(names, pieces, strict=True)}
+    note = f"cut one vector of {len(vector)} numbers into {len(names)} tensors, in the network's order"
+    return _completed(state, wanted, own), note

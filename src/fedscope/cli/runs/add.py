@@ -49,12 +49,14 @@ from fedscope.cli.terminal import console
 @click.option(
     "--entry", default="", metavar="KEY", help="Which of several state_dicts in the file, such as model_ema."
 )
-@click.option("--client-entry", metavar="KEY", help="The same in the clients' files. [default: as --entry]")
+@click.option(
+    "--client-entry", default="", metavar="KEY", help="The same in the clients' files. [default: as --entry]"
+)
 @click.option(
     "--rows",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Which rows of the training set each client held: {client: [rows]}, from 0, in .json, .npz or .pt.",
+    help="Which rows of the training set each client held: {client: [rows]}, from 0, as JSON; or .npz.",
 )
 @click.option(
     "--bn",
@@ -75,7 +77,7 @@ def command(
     round: int | None,
     clients: tuple[str, ...],
     entry: str,
-    client_entry: str | None,
+    client_entry: str,
     rows: Path | None,
     bn: Literal["eval", "recalibrate"],
     augmentation: str | None,

@@ -38,8 +38,8 @@ from fedscope.workflows.sources.rounds import MODELS, Kept
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
 ON_COMMON = (
-    "use --client-data global of `fedscope hessian --clients`, or register the run with `fedscope runs add "
-    "--dataset MODULE:FACTORY`, whose factory returns each client's data"
+    "use --client-data global of `fedscope hessian --clients`, or register the run with `fedscope runs add` "
+    "and --rows FILE, or --dataset MODULE:FACTORY, whose factory returns each client's data"
 )
 
 
