@@ -55,11 +55,10 @@ def compared(name: str, model: str, data: str, options: list[str], folder: Path)
         "options": options,
         "parameters": plan["parameters"],
         "samples": plan["samples"],
-        "memory": {"planned": plan["memory"]["peak"], "true": peak},
+        "memory": {"planned": plan["memory"], "true": peak},
         "products": {"planned": plan["products"], "true": record["matvecs"], "most": plan["products_most"]},
         "seconds": {"planned": plan["seconds"], "true": record["seconds"]},
         "basis": plan["basis"],
-        "parts": plan["memory"],
         "limit": plan["limit"],
     }
     for part in ("memory", "products", "seconds"):

@@ -1,16 +1,21 @@
 """The code of the pages runs as printed: a page in a folder of its own, those of the tutorial in one."""
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from builder.blocks import blocks_of
 from builder.pages import titles
-from builder.running import pictures, script, units
+from builder.running import SHOWN, pictures, script, shown, units
+from fedscope.checkpoints.registry.registry import Registry, Run
+from tests.shown import differences
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -39,6 +44,80 @@ def install(folder: Path) -> None:
     (record / "entry_points.txt").write_text("\n".join(points))
 
 
+def _plain_and_flat(folder: Path) -> list[Run]:
+    return [Registry(folder / "checkpoints").run(name) for name in ("plain", "flat")]
+
+
+def _settings(folder: Path) -> list[dict[str, Any]]:
+    return [run.manifest().settings.model_dump() for run in _plain_and_flat(folder)]
+
+
+def _losses(folder: Path) -> list[float]:
+    return [round(float(str(run.metrics()[-1].loss)), 2) for run in _plain_and_flat(folder)]
+
+
+def _alike(folder: Path) -> list[tuple[float, float]]:
+    found = json.loads((folder / "curvature.json").read_text())
+    return [
+        tuple(one["cross_client"][name]["parameter"]["value"] for name in ("H_N", "H_D")) for one in found
+    ]
+
+
+CLAIMS: dict[str, dict[str, Callable[[Path], bool]]] = {
+    "tutorial": {
+        "1,437 images of handwritten digits were divided among four clients": lambda folder: (
+            {
+                (run.manifest().data.train_samples, run.manifest().settings.clients)
+                for run in _plain_and_flat(folder)
+            }
+            == {(1437, 4)}
+        ),
+        "concentration 0.5). In each of six rounds every client took two passes": lambda folder: (
+            {(one["alpha"], one["rounds"], one["epochs"], one["participation"]) for one in _settings(folder)}
+            == {(0.5, 6, 2, 1.0)}
+        ),
+        "Both drew the same partition": lambda folder: (
+            len({run.rows().read_bytes() for run in _plain_and_flat(folder)}) == 1
+        ),
+        "in which settings the two differ: in the method, and its strength": lambda folder: (
+            {name for name, value in _settings(folder)[0].items() if _settings(folder)[1][name] != value}
+            == {"method", "options"}
+        ),
+        "(0.74 against 0.65)": lambda folder: _losses(folder)[::-1] == [0.74, 0.65],
+        "`flat`'s clients are more alike in both": lambda folder: (
+            _alike(folder)[1][0] < _alike(folder)[0][0] and _alike(folder)[1][1] > _alike(folder)[0][1]
+        ),
+    }
+}
+"""What sentences say of the runs of their pages, in whose folder they are looked up."""
+
+
+@pytest.mark.parametrize("unit", CLAIMS)
+def test_the_claims_that_are_looked_up_are_made(unit: str) -> None:
+    pages = {block.page for block in UNITS[unit]}
+    text = " ".join(" ".join((DOCS / page).read_text(encoding="utf-8").split()) for page in sorted(pages))
+    assert [sentence for sentence in CLAIMS[unit] if sentence not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("shown_as", "faults"),
+    [
+        ("a ┃ n ┃ λ\nr │ 7 │ 5.1 ± 0.2: lower", 0),
+        ("a ┃ λ\nr │ 5.4 ± 0.2: lower", 0),  # within three errors
+        ("a ┃ λ\nr │ 5.9 ± 0.2: lower", 1),
+        ("a ┃ λ\nr │ 5.1 ± 0.2: higher", 1),
+        ("a ┃ n\nr │ 8", 1),
+        ("a ┃ n\ns │ 7", 1),
+        ("a ┃ m\nr │ 7", 1),
+        ("22 methods", 1),
+        ("…\n41 methods", 0),
+    ],
+)
+def test_another_output_than_the_one_shown_is_seen(shown_as: str, faults: int) -> None:
+    printed = "41 methods\na ┃ n ┃ λ\n━━╇━━╇━━\nr │ 7 │ 5.1 ± 0.2: lower\n"
+    assert len(differences(shown_as, printed)) == faults
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS)
 def test_the_code_runs(unit: str, tmp_path: Path, programs: Path) -> None:
@@ -48,7 +127,14 @@ def test_the_code_runs(unit: str, tmp_path: Path, programs: Path) -> None:
     path = f"{programs}:{Path(sys.executable).parent}"
     setting = f"PATH={path}:$PATH\nexport PYTHONPATH={tmp_path}:{DOCS.parent}\n"
     done = subprocess.run(["bash", "-c", setting + lines], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed = {number: tmp_path / SHOWN.format(number) for number in shown(page)}
+    assert done.returncode == 0, done.stderr + "".join(
+        path.read_text() for path in printed.values() if path.exists()
+    )
+    for number, text in shown(page).items():
+        assert differences(text, printed[number].read_text()) == []
+    for sentence, is_true in CLAIMS.get(unit, {}).items():
+        assert is_true(tmp_path), sentence
     assert [name for name in pictures(page, DOCS) if not (tmp_path / name).exists()] == []
 
 

@@ -1,6 +1,6 @@
 """The pictures of the pages, made anew by the pages' own code: ``make pictures``.
 
-They are committed, in 64 colours, so that a page shows them where nothing was run.
+They are committed, in 256 colours, so that a page shows them where nothing was run.
 """
 
 import os
@@ -17,7 +17,7 @@ from builder.running import pictures, script, units
 
 DOCS = Path(__file__).parents[1]
 FOLDER = DOCS / "pictures"
-COLORS = 64
+COLORS = 256
 
 
 def make(page: Sequence[Block]) -> list[str]:

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from builder.blocks import Block, Blocks
 
 # its pages go on from one to the next
 TUTORIAL = ("tutorial/train.md", "tutorial/measure.md", "tutorial/draw.md", "tutorial/own.md")
+
+SHOWN = "output_{}.txt"  # what a block printed that a page shows
 
 # blocks that are shown and not run here, by page and file, and where they are run instead
 ELSEWHERE: Mapping[tuple[str, str], str] = {
@@ -35,10 +37,21 @@ def script(page: Sequence[Block], folder: Path) -> str:
         if block.language == "python" or block.name:
             (folder / file).write_text(block.code, encoding="utf-8")
         if block.language == "sh":
-            lines.append(block.code)
+            kept = f"{{\n{block.code}}} > {SHOWN.format(number)} 2>&1"
+            lines.append(kept if number in shown(page) else block.code)
         elif block.language == "python" and (block.page, file) not in ELSEWHERE and not _named(block, page):
             lines.append(f"python {file}")
     return "\n".join(lines)
+
+
+def shown(page: Sequence[Block]) -> dict[int, str]:
+    """Return what pages show of blocks' output, by the block's place: the text that follows commands."""
+    pairs = enumerate(pairwise(page))
+    return {
+        number: text.code
+        for number, (block, text) in pairs
+        if (block.language, text.language, block.page) == ("sh", "text", text.page) and "━" in text.code
+    }
 
 
 def _named(block: Block, page: Sequence[Block]) -> bool:

@@ -23,3 +23,9 @@ def test_roles_of_docstrings_are_code_alone() -> None:
     assert set_in("<p>see :class:<code>~a.B</code> and :mod:<code>c</code></p>") == (
         "<p>see <code>a.B</code> and <code>c</code></p>"
     )
+
+
+def test_scripts_outside_of_code_are_set() -> None:
+    html = '<p title="a_{b}">log(e^{sim(z, far)/τ}) + θ_{t+1} <code>x_{i}</code></p><pre>f^{2}</pre>'
+    first, second = "log(e<sup>sim(z, far)/τ</sup>)", "θ<sub>t+1</sub>"
+    assert set_in(html) == f'<p title="a_{{b}}">{first} + {second} <code>x_{{i}}</code></p><pre>f^{{2}}</pre>'

@@ -94,3 +94,11 @@ def test_what_was_not_measured_is_told_with_the_option(fedscope: Command, copied
     done = fedscope("plot-runs", "tiny", "--kind", "layers")
     assert done.code == 2
     assert "--layers" in done.err
+
+
+def test_a_default_name_overwrites_no_figure_and_a_named_one_is(fedscope: Command) -> None:
+    written = [fedscope("plot-runs", "tiny").out for _ in range(3)]
+    assert written == ["runs.png\n", "runs-2.png\n", "runs-3.png\n"]
+    Path("runs-2.png").write_bytes(b"mine")
+    assert fedscope("plot-runs", "tiny", "--out", "runs-2.png").out == "runs-2.png\n"
+    assert Path("runs-2.png").read_bytes() == Path("runs.png").read_bytes()

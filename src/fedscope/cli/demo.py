@@ -13,7 +13,7 @@ from fedscope.storage import check_target, write_text
 FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
 
 
-@click.command("demo", cls=Command, examples={"fedscope demo": "a minute and a half on two cores"})
+@click.command("demo", cls=Command, examples={"fedscope demo": "a few minutes on two cores"})
 @shared.registry
 @shared.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),

@@ -22,6 +22,7 @@ from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
     from fedscope.records.landscape import LandscapeRecord
+    from fedscope.workflows.landscape.named_slices import Plane
 
 LEAST, MOST = 3, 1001  # points along an axis
 DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
@@ -30,13 +31,14 @@ DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "
 GROUPS = {
     "Most used": ("--directions", "--grid", "--span", "--samples", "--rounds", "--out"),
     "What is drawn": ("--kind", "--show", "--seconds", "--from"),
-    "How points are evaluated": ("--metric", "--adaptive", "--precision", "--recompute"),
+    "How points are evaluated": ("--metric", "--adaptive", "--precision", "--recompute", "--dry-run"),
     **analysis_groups,
 }
 EXAMPLES = {
     "fedscope plot-landscape a b": "the minima of two runs, on shared axes",
     "fedscope plot-landscape --directions line a@client0 a@client1": "the loss between two clients",
     "fedscope plot-landscape a --rounds 1:20:1 --out film.gif": "a film of the rounds that were kept",
+    "fedscope plot-landscape a --grid 101 --dry-run": "how long it would take",
     "fedscope plot-landscape --from plane.json --kind contour": "a saved record, drawn otherwise",
 }
 
@@ -61,6 +63,7 @@ EXAMPLES = {
 @click.option("--precision", type=click.Choice(get_args(Precision)), default="fp32", show_default=True,
               help="Of the network's arithmetic; the record has the error of bf16.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Evaluate again what the registry has of these points.")
+@click.option("--dry-run", is_flag=True, help="Draw nothing; time some points and say what all would take.")
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept, along the directions of the last one: a "
               "film or a strip.")  # fmt: skip
@@ -89,6 +92,7 @@ def command(
     adaptive: float | None,
     precision: Precision,
     recompute: bool,
+    dry_run: bool,
     round_range: str | None,
     kind: SurfaceKind | None,
     metric: str,
@@ -126,6 +130,9 @@ def command(
     if saved:
         _check_only_drawn()
         records = landscape_records(read_records(saved))
+    elif dry_run:
+        _show_outlook(targets, plane, round_range, json_target)
+        return
     else:
         records = landscapes(
             targets,
@@ -143,6 +150,14 @@ def command(
     _write(records, target, kind, metric, seconds)
     if not only_json:
         print(out)
+
+
+def _show_outlook(targets: Targets, plane: "Plane", rounds: str | None, target: str | None) -> None:
+    from fedscope.workflows.landscape.outlook import outlooks
+
+    found = outlooks(targets, plane, console.REPORTER, rounds)
+    if not console.in_json(target, console.one_or_all([one.to_json() for one in found])):
+        console.show(("line", one.described()) for one in found)
 
 
 def grid_sizes(text: str) -> int | tuple[int, ...]:

@@ -7,7 +7,7 @@ from fedscope.cli.options.command import HELP
 from fedscope.cli.options.lazy import LazyGroup
 
 COMMANDS = {
-    "demo": ("demo", "Train two methods, measure and draw them, in two minutes."),
+    "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),
     "train": ("train", "Train a federated method and register its checkpoints."),
     "hessian": ("hessian", "Measure the curvature of a checkpoint."),
     "sharpness": ("sharpness", "Measure sharpness in its other definitions, and how it goes with the gap."),

@@ -38,7 +38,7 @@ GROUPS = {
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
     "What is kept": ("--registry", "--save-clients", "--keep-every", "--keep-steps", "--resume", "--log",
                      "--tensorboard", "--json"),
-    "Trying out": ("--clients-limit", "--steps-limit"),
+    "Trying out": ("--dry-run", "--clients-limit", "--steps-limit"),
 }  # fmt: skip
 EXAMPLES = {
     "fedscope train": "FedAvg on the bundled digits",
@@ -48,6 +48,7 @@ EXAMPLES = {
     "fedscope train --model mine:Net --data mine:curves --loss mine:loss": "a task without classes",
     "fedscope train --seeds 0,1,2 --name three": "a run per seed, with mean and spread",
     "fedscope train --resume --name prox": "an interrupted run, continued",
+    "fedscope train --preset fedalign/t1 --dry-run": "how long it would take",
 }
 
 
@@ -93,6 +94,8 @@ EXAMPLES = {
               help="Send the metrics to tensorboard, wandb, mlflow or your own MODULE:FACTORY too; may be "
               "repeated.")  # fmt: skip
 @click.option("--tensorboard", is_flag=True, help="The same as --log tensorboard.")
+@click.option("--dry-run", is_flag=True,
+              help="Keep nothing; time the first rounds and say what all would take.")  # fmt: skip
 @shared.json_target
 def command(
     preset: str | None,
@@ -106,6 +109,7 @@ def command(
     resume: bool,
     loggers: tuple[str, ...],
     tensorboard: bool,
+    dry_run: bool,
     json_target: str | None,
     seeds: tuple[int, ...] | None,
     **fields: object,
@@ -123,6 +127,7 @@ def command(
     options_given = ctx.meta.get(config.OPTIONS, {}) | _pairs(given)
     from fedscope.workflows.train.request import TrainRequest  # torch: not for --help
     from fedscope.workflows.train.train import train
+    from fedscope.workflows.train.trial import trial
 
     request = TrainRequest(
         registry=registry,
@@ -139,6 +144,11 @@ def command(
         loggers=tuple(dict.fromkeys((*loggers, *(["tensorboard"] if tensorboard else [])))),
         named=flags_given(ctx),
     )
+    if dry_run:
+        tried = trial(request, console.REPORTER)
+        if not console.in_json(json_target, tried.to_json()):
+            console.show(("line", line) for line in tried.described())
+        return
     trained = train(request, console.REPORTER)
     if not trained:  # another process of torchrun's prints the result
         return

@@ -10,16 +10,6 @@ from fedscope.validation import Plain
 PLAN_SCHEMA = "fedscope/plan/1"
 
 
-class Bytes(Plain):
-    """Memory of the process at its peak, in parts that add up to ``peak``."""
-
-    base: Count  # program, network, copies, samples, what the first product took beside graphs [bytes]
-    graphs: Count  # of autograd: those kept between products, and the one at work [bytes]
-    basis: Count  # the Krylov basis; of one in a file what is in memory at a time [bytes]
-    vectors: Count  # of as many numbers as there are parameters: sums, products, probes, eigenvectors [bytes]
-    peak: Count  # all of them [bytes]
-
-
 class Basis(Plain):
     """How the Krylov basis is kept."""
 
@@ -41,13 +31,13 @@ class PlanRecord(Plain):
     microbatch: Count  # samples of the largest graph [samples]
     graphs: Count  # in one pass over the data [graphs]
     kept: Count  # of them between products [graphs]
-    memory: Bytes  # of the process
+    memory: Count  # of the process at its peak [bytes]
     basis: Basis  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
     products: Count | None  # that are expected; None: not estimated [products]
     products_most: Count | None  # that the search gives up at; None: a trace's basis is open [products]
     pilot_samples: Count | None  # of the smaller measurement that the expectation is from [samples]
     product_seconds: Finite  # that one product by batches took [s]
-    seconds: Finite | None  # of the expected products; those of the density may be faster [s]
+    seconds: Finite | None  # of the expected products [s]
     seconds_most: Finite | None  # of the most products [s]
     limit: Count | None  # of ``--memory`` [bytes]

@@ -30,7 +30,7 @@ class Demo:
 
 
 def demo(registry: Path, threads: int | None = None, reporter: Reporter = SILENT) -> Demo:
-    """Train, measure and report; about a minute and a half on two cores."""
+    """Train, measure and report; a few minutes on two cores."""
     paths: list[Path] = []
     for method in METHODS:
         training = TrainRequest(

@@ -65,26 +65,12 @@ def test_a_plan_is_near_what_the_measurement_takes(targets: Targets) -> None:
         assert record.matvecs < plan.products_most
         assert plan.parameters == 12 * 20 + 20 + 20 * 4 + 4
         assert (plan.samples, plan.pilot_samples) == (400, 128)
-        parts = plan.memory
-        assert parts.base + parts.graphs + parts.basis + parts.vectors == parts.peak
+        assert plan.memory > plan.basis.bytes
+        assert plan.seconds == plan.products * plan.product_seconds
         assert PlanRecord.read(plan.to_json()) == plan
         lines = described(plan)
         assert "peak memory about" in lines[0]
         assert "128 of 400 samples" in lines[2]
-
-
-def test_products_of_the_density_count_by_their_own_seconds(
-    targets: Targets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedscope.workflows.curvature.plan._alone", lambda _operator: 0.0)
-    (plan,) = plans(targets, Request(density=True))  # its first steps have the trace's products
-    assert plan.products is not None
-    assert plan.seconds == pytest.approx((plan.products - 4 * 39) * plan.product_seconds)
-    assert " s or less, " in described(plan)[0]
-    (plan,) = plans(targets, Request())
-    assert plan.products is not None
-    assert plan.seconds == plan.products * plan.product_seconds
-    assert "or less" not in described(plan)[0]
 
 
 def test_the_most_products_are_those_of_every_part(targets: Targets) -> None:

@@ -1,5 +1,6 @@
 """Training, as scripts and notebooks ask for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from fedscope.checkpoints.registry.registry import Registry
 from fedscope.errors import UserError
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import RunPlan, TrainRequest
+from fedscope.workflows.train.request import RunPlan, TrainRequest, plan
 from fedscope.workflows.train.train import train
+from fedscope.workflows.train.trial import trial
 
 TINY = {
     "dataset": "synthetic",
@@ -58,3 +60,35 @@ def test_interval_of_steps_that_no_client_makes_is_told(tmp_path: Path) -> None:
     assert told == ["--keep-steps 3:0:1 keeps nothing: its clients make up to 2 local steps in a round"]
     train(TrainRequest(tmp_path, settings={**settings, "keep_steps": "2:0:1"}, threads=1), reporter)
     assert len(told) == 1
+
+
+def test_an_interrupted_run_of_the_same_settings_is_told_of(tmp_path: Path) -> None:
+    told: list[str] = []
+    settings = {**TINY, "rounds": 2}
+    planned = plan(TrainRequest(tmp_path, settings=settings, threads=1, name="half"), "cpu", 1)
+    train_run(replace(planned, until=1))
+    train(TrainRequest(tmp_path, settings={**settings, "lr": 0.2}, threads=1), Reporter(note=told.append))
+    assert told == []
+    (again,) = train(TrainRequest(tmp_path, settings=settings, threads=1), Reporter(note=told.append))
+    assert again.run != "half"
+    assert told == [
+        "a new run is begun; half, interrupted after round 1, has the same settings and goes on by "
+        f"`fedscope train --resume --name half --registry {tmp_path}`"
+    ]
+    train(TrainRequest(tmp_path, settings=settings, threads=1), Reporter(note=told.append))
+    assert len(told) == 2  # of the finished one nothing is said
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_trial_says_what_a_training_takes_and_leaves_nothing(tmp_path: Path, rounds: int) -> None:
+    registry = tmp_path / "runs"
+    found = trial(TrainRequest(registry, settings={**TINY, "rounds": rounds}, threads=1, name="a"))
+    assert not registry.exists()
+    train(TrainRequest(registry, settings={**TINY, "rounds": rounds}, threads=1, name="a"))
+    last = Registry(registry).run("a").metrics()[-1]
+    assert (found.rounds, found.bytes_down, found.bytes_up) == (rounds, last.bytes_down, last.bytes_up)
+    assert (found.gradients, found.checkpoint_bytes) == (
+        last.gradients,
+        (Registry(registry).run("a").initial).stat().st_size,
+    )
+    assert found.seconds == found.round_seconds * rounds > 0

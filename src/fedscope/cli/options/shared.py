@@ -1,12 +1,15 @@
 """Options that several commands share."""
 
+import os
 import re
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from fedscope.storage import check_target
 
@@ -35,11 +38,21 @@ def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:
     return target
 
 
-def out(default: str, help: str) -> Decorator:
-    """Return the option ``--out`` of a file that is written to ``default`` unless it is named."""
+def out(default: str, help: str, *, numbered: bool = True) -> Decorator:
+    """Return the option ``--out`` of a file: ``default`` unless named, ``numbered`` where that is there."""
+    shown = f"{default}, or with a number where that is there" if numbered else True
+    callback = _new_or_named if numbered else writable
     return click.option(
-        "--out", default=default, show_default=True, metavar="FILE", callback=writable, help=help
+        "--out", default=default, show_default=shown, metavar="FILE", callback=callback, help=help
     )
+
+
+def _new_or_named(context: click.Context, option: click.Parameter, target: str) -> str:
+    if context.get_parameter_source(str(option.name)) is ParameterSource.DEFAULT:
+        path = Path(target)
+        numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+        target = str(next(free for free in chain([path], numbered) if not os.path.lexists(free)))
+    return writable(context, option, target)
 
 
 picture = partial(out, help="A .png, .pdf or .svg file.")

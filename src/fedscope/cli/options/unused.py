@@ -81,7 +81,7 @@ RULES: Mapping[str, Sequence[Rule[Values]]] = {
         Rule("kind", lambda v: _suffix("out", v) != ".html", "on an .html page"),
         Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
     ),
-    "report": _ANALYSIS,
+    "report": (*_ANALYSIS, Rule("no_compute record", lambda v: not v["dry_run"], "with --dry-run")),
     "sharpness": (
         *_ANALYSIS,
         Rule("kind", lambda v: v["figure"], "without --figure"),

@@ -71,13 +71,11 @@ def planned(
         pilot: estimate the products, by the same request on an eighth of the samples.
     """
     seconds, first, with_forms = _steps(operator, resources)
-    alone = _alone(operator) if request.density and operator.joins else seconds
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
     rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))
     begun = found.pairs.matvecs if found and found.pairs else 0
-    memory = _bytes(operator, request, resources, rows, begun, first, with_forms)
+    peak = _peak_of(operator, request, resources, rows, begun, first, with_forms)
     products, most = found.matvecs if found else None, _most(request, operator)
-    faster = (seconds - alone) * (found.density.matvecs if found and found.density else 0)
     storage, plan = resources.storage, operator.plan
     return PlanRecord.read(
         {
@@ -90,7 +88,7 @@ def planned(
             "microbatch": plan.microbatch,
             "graphs": plan.graphs,
             "kept": plan.kept,
-            "memory": memory,
+            "memory": peak,
             "basis": {
                 "place": storage.place,
                 "half": storage.half,
@@ -102,7 +100,7 @@ def planned(
             "products_most": most,
             "pilot_samples": samples,
             "product_seconds": seconds,
-            "seconds": None if products is None else products * seconds - faster,
+            "seconds": None if products is None else products * seconds,
             "seconds_most": most * seconds,
             "limit": limit,
         }
@@ -123,13 +121,6 @@ def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, in
     seconds, first = time.perf_counter() - begun, _peak(operator)
     operator.sample_forms(torch.ones(operator.shape[0], dtype=operator.dtype))
     return seconds, first, _peak(operator)
-
-
-def _alone(operator: LossOperator) -> float:
-    v = torch.ones(operator.shape[0], dtype=operator.dtype)
-    begun = time.perf_counter()
-    float(operator.product(v, by_batch=False).vector.norm())  # which waits for a GPU
-    return time.perf_counter() - begun
 
 
 def _peak(operator: LossOperator) -> int:
@@ -159,7 +150,7 @@ def _rows(found: Estimates | None, request: Request) -> int:
     return max(spent, found.trace.deflated if found.trace else 0, density)
 
 
-def _bytes(
+def _peak_of(
     operator: LossOperator,
     request: Request,
     resources: Resources,
@@ -167,29 +158,19 @@ def _bytes(
     begun: int,
     first: int,
     forms: int,
-) -> dict[str, int]:
-    """Return the parts of the peak, of what two steps and the samples' ``forms`` took at most.
+) -> int:
+    """Return the bytes of the peak: those of two steps, and by how much basis and probes exceed theirs.
 
     The trace begins with a basis of ``begun`` rows; where it may enlarge it, probes are kept.
     """
     n, d = operator.shape[0], operator.dtype.itemsize
-    vectors, plan, storage = Vectors(n, d, len(operator.weights or ())), operator.plan, resources.storage
+    vectors, storage = Vectors(n, d, len(operator.weights or ())), resources.storage
     grown = affordable(operator) if resources.trace_rows is None else resources.trace_rows
     kept = MIN_PROBES if not request.probes and grown > begun else PROBES * request.density
-    before = vectors.basis(2, replace(storage, capacity=None))
-    basis = vectors.basis(rows, storage)
     probes = vectors.probes(resources.block or block_size(n)) + vectors.kept(kept)
     probes += 2 * d * n * request.eigenpairs
-    graphs = min(plan.size * plan.graphs, plan.size * (plan.kept + (plan.kept < plan.graphs)))
-    base = max(0, first - before - vectors.step() - graphs)
-    step, evaluated = vectors.step(), max(0, forms - first)
-    return {
-        "base": base,
-        "graphs": graphs,
-        "basis": basis,
-        "vectors": max(step + evaluated, probes),
-        "peak": base + graphs + basis + max(step + evaluated, probes),
-    }
+    basis = vectors.basis(rows, storage) - vectors.basis(2, replace(storage, capacity=None))
+    return first + basis + max(forms - first, probes - vectors.step(), 0)
 
 
 def _most(request: Request, operator: LossOperator) -> int:
@@ -202,20 +183,15 @@ def _most(request: Request, operator: LossOperator) -> int:
 
 def described(plan: PlanRecord) -> list[str]:
     """Return the plan in lines: what it takes, what was chosen, what the expectation rests on."""
-    parts, basis = plan.memory, plan.basis
-    shares = ", ".join(
-        f"{name} {_size(getattr(parts, name))}" for name in ("base", "graphs", "basis", "vectors")
-    )
-    most = f"at most {plan.products_most:,} products" if plan.products_most else ""
+    basis, most = plan.basis, f"at most {plan.products_most:,} products" if plan.products_most else ""
     products = f"products of {plan.product_seconds:.2g} s"
     if plan.products is not None and plan.seconds is not None:
-        products += " or less" * (plan.seconds < 0.99 * plan.products * plan.product_seconds)
         expected = f"about {plan.products:,} {products}, {duration(plan.seconds)} ({most})"
     else:
         expected = f"{products}, {most}"
     precision = "half" if basis.half else "full"
     lines = [
-        f"{plan.title}: peak memory about {_size(parts.peak)} ({shares}); {expected}",
+        f"{plan.title}: peak memory about {_size(plan.memory)}; {expected}",
         f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
         f"of {basis.rows} rows in {basis.place} in {precision} precision"
         f", {plan.block} probes together",

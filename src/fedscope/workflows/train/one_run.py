@@ -1,7 +1,7 @@
 """One run, trained by this process and its workers, or by the processes that torchrun started."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import log
 from shlex import quote
 
@@ -9,6 +9,7 @@ import torch
 
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
+from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run, checked_name
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
@@ -93,11 +94,25 @@ def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: R
     if request.name:
         return open_run(federation, registry, checked_name(request.name), resume=request.resume, preset=use)
     stem = request.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
+    _note_unfinished(settings, registry, reporter)
 
     def opened(free: str) -> Run:
         return open_run(federation, registry, free + plan.suffixes[0], resume=False, preset=use)
 
     return registry.under_free_name(stem, opened, plan.suffixes)
+
+
+def _note_unfinished(settings: Settings, registry: Registry, reporter: Reporter) -> None:
+    """Say how to go on with a run that has these settings and was interrupted: a new one is begun."""
+    for run in registry.folders():
+        with suppress(UserError):  # a damaged run
+            manifest = run.manifest()
+            if manifest.settings == settings and run.status(manifest) == "unfinished":
+                where = f"--name {run.name} --registry {registry.root}"
+                reporter.note(
+                    f"a new run is begun; {run.name}, interrupted after round {len(run.metrics())}, has the "
+                    f"same settings and goes on by `fedscope train --resume {where}`"
+                )
 
 
 def _note_settings(federation: Federation, reporter: Reporter) -> None:

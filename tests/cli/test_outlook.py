@@ -1,0 +1,56 @@
+"""`--dry-run` of landscapes, reports and trainings: what they would take, and nothing written."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+
+SMALL = ("--samples", "16", "--batch-size", "8", "--threads", "1", "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("options", "points", "eigenvectors"),
+    [
+        (("--grid", "7"), 49, True),
+        (("--grid", "7x3", "--directions", "random"), 21, False),
+        (("--grid", "7", "--directions", "line", "tiny@client0"), 7, False),
+    ],
+)
+def test_a_landscape(fedscope: Command, options: tuple[str, ...], points: int, eigenvectors: bool) -> None:
+    done = fedscope("plot-landscape", "tiny", *options, *SMALL)
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert all(re.search(rf": {points} points of [\d.e-]+ s, about ", line) for line in lines)
+    assert ("eigenvectors, some 10 to 50 products" in lines[-1]) == eigenvectors
+    assert [path.name for path in Path().iterdir()] == []
+    found = fedscope("plot-landscape", "tiny", *options, *SMALL, "--json", "-").json
+    first = found[0] if isinstance(found, list) else found
+    assert (first["points"], first["point_seconds"] > 0) == (points, True)
+
+
+def test_a_report(fedscope: Command) -> None:
+    done = fedscope("report", "tiny", "--grid", "3", "--probes", "2", *SMALL)
+    assert done.code == 0, done.err
+    for part in ("peak memory about", "products of", ": 9 points of", "H_N and H_D besides: 16 products"):
+        assert part in done.out
+    assert [path.name for path in Path().iterdir()] == []
+    assert "H_N" not in fedscope("report", "tiny", "--grid", "3", "--no-clients", *SMALL).out
+    assert fedscope("report", "tiny", "--no-compute", *SMALL).code == 2
+
+
+def test_a_training(fedscope: Command) -> None:
+    small = (
+        "--model", "mlp_digits", "--clients", "3", "--rounds", "40", "--train-samples", "60",
+        "--threads", "1",
+    )  # fmt: skip
+    done = fedscope("train", *small, "--registry", "r", "--dry-run")
+    assert done.code == 0, done.err
+    first, second, third = done.out.splitlines()
+    assert re.fullmatch(r"40 rounds, about .+: round 3 took .+", first)
+    assert "3 clients, 6 gradients of mini-batches" in second
+    assert third.startswith("a model's file: 0.0")
+    assert [path.name for path in Path().iterdir()] == []
+    assert fedscope("train", *small, "--seeds", "0,1", "--dry-run", "--json").json["rounds"] == 80
+    assert "leave --resume" in fedscope("train", "--name", "tiny", "--resume", "--dry-run").err
