@@ -3,13 +3,35 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test test-real papers docs notebooks pictures lint check mutants sbom clean
+.PHONY: demo test test-rest test-all test-real papers durations golden golden-write docs notebooks pictures lint check
+.PHONY: mutants sbom clean
 
 demo: $(STAMP)
 	$(BIN)/fedscope demo
 
+# Every estimator, law and command, in minutes; `test-rest` is what that left out, `test-all` both at once.
+PYTEST := $(BIN)/pytest -n auto --dist worksteal
 test: $(STAMP)
-	$(BIN)/pytest -n auto --dist worksteal
+	$(PYTEST) --tier fast
+
+test-rest: $(STAMP)
+	$(PYTEST) --tier rest
+
+test-all: $(STAMP)
+	$(PYTEST)
+
+# What each test costs, into tests/durations.json: the dearest files are started first by it.
+durations: $(STAMP)
+	mkdir -p build && rm -f build/durations.jsonl
+	FEDSCOPE_DURATIONS=build/durations.jsonl $(PYTEST)
+	$(BIN)/python -m tests.costs build/durations.jsonl
+
+# The numbers of commands and artefacts against those of tests/golden, on the processor that wrote these.
+golden: $(STAMP)
+	$(BIN)/python -m tests.golden
+
+golden-write: $(STAMP)
+	$(BIN)/python -m tests.golden --write
 
 # The tests that `make test` skips without the real CIFAR files: FEDSCOPE_DATA=FOLDER make test-real
 test-real: $(STAMP)
@@ -42,10 +64,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
 	touch $@
 
-# Small faults put into the committed code, 300 drawn by a seed: which of them the tests notice.
+# Small faults put into the committed code, 300 drawn by a seed: which of them the tests notice, all of them or,
+# with TIER=fast, those of `make test`.
+TIER ?= all
 mutants: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray
-	$(BIN)/python benchmarks/mutants.py --json build/mutants.json
+	$(BIN)/python benchmarks/mutants.py --tier $(TIER) --json build/mutants-$(TIER).json
 
 # The notebooks, executed from their sources and stored with what they print and draw.
 notebooks: $(STAMP)

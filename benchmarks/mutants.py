@@ -1,14 +1,15 @@
 """Mutation testing on a seeded sample: small faults put into the code, and which of them the tests notice.
 
-    make mutants
-    python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--json FILE] [--again FILE] [--only N]
+    make mutants [TIER=fast]
+    python benchmarks/mutants.py [--count 300] [--seed 0] [--jobs 2] [--tier all] [--json FILE] …
 
 Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator turned, a number changed, a
 condition negated, a loop left out. A line is drawn first and then a fault for it, so that arithmetic, for
 which there are the most faults, does not outweigh conditions. Lines and faults are drawn by their hash with
 the seed: where the code stays, the sample stays. Each worker has a copy of the committed tree and forks a
 process that has imported PyTorch. A mutant is tried on the test file of its module, then on the tests of its
-room, then on tests elsewhere that use it (`BESIDE`). Survivors are listed with differences.
+room, then on tests elsewhere that use it (`BESIDE`): of these on all, or on those of one tier
+(tests/tiers.py). Survivors are listed with differences.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -38,6 +40,7 @@ from cosmic_ray.mutating import mutate_code
 ROOT = Path(__file__).parents[1]
 ROOMS = ("landscape", "records", "checkpoints", "workflows", "reproduce")
 PATIENCE = 240  # seconds for the tests of a mutant, all stages together
+NO_TESTS = 5  # pytest's exit code where the tier has none of a file
 LEFT_OUT = (
     "BitOr", "ExceptionReplacer", "RemoveDecorator",  # `X | None`, and what fails at import
     "_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq",  # the same, of small numbers, short texts and None
@@ -138,7 +141,7 @@ def difference(before: str, after: str) -> str:
     return "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
 
 
-def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
+def tried(mutant: Mutant, copy: Path, tier: str) -> dict[str, object]:
     """Put the fault into the copy, run the tests, and take it out again."""
     module, began = copy / mutant.module, time.monotonic()
     before, after = mutated(mutant, copy)
@@ -146,7 +149,7 @@ def tried(mutant: Mutant, copy: Path) -> dict[str, object]:
     found = "survived"
     for tests in stages(mutant):
         left = PATIENCE - (time.monotonic() - began)
-        code = _run(tests, copy, left) if left > 0 else 0
+        code = _run(tests, copy, tier, left) if left > 0 else 0
         if code:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
             break
@@ -160,8 +163,8 @@ def identity(result: dict[str, str]) -> tuple[str, str, str]:
     return result["module"], result["fault"], result["difference"]
 
 
-def _run(tests: list[str], copy: Path, seconds: float) -> int:
-    """Return pytest's exit code, of a forked process; below 0 where it took too long."""
+def _run(tests: list[str], copy: Path, tier: str, seconds: float) -> int:
+    """Return pytest's exit code, of a forked process; 0 of no test, below 0 where it took too long."""
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -173,7 +176,7 @@ def _run(tests: list[str], copy: Path, seconds: float) -> int:
             os.dup2(silent, stream)
         import pytest
 
-        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--tier", tier, *tests]))
     end = time.monotonic() + seconds
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         if time.monotonic() > end:
@@ -181,7 +184,8 @@ def _run(tests: list[str], copy: Path, seconds: float) -> int:
             os.waitpid(pid, 0)
             return -1
         time.sleep(0.05)
-    return 5 if (code := os.waitstatus_to_exitcode(ended[1])) < 0 else code
+    code = os.waitstatus_to_exitcode(ended[1])
+    return 3 if code < 0 else 0 if code == NO_TESTS else code  # 3: it crashed
 
 
 _copies: list[Path] = []
@@ -200,8 +204,8 @@ def _prepare(folder: str) -> None:
     torch.set_num_threads(1)
 
 
-def _work(mutant: Mutant) -> dict[str, object]:
-    return tried(mutant, _copies[0])
+def _work(tier: str, mutant: Mutant) -> dict[str, object]:
+    return tried(mutant, _copies[0], tier)
 
 
 def report(results: list[dict[str, object]]) -> str:
@@ -224,6 +228,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--tier", choices=("fast", "all"), default="all", help="the tests that are tried")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--again", type=Path, metavar="FILE", help="take over what was killed in this JSON")
     parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
@@ -238,7 +243,7 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(asked.jobs, context, initializer=_prepare, initargs=(folder,)) as pool:
-            for number, result in enumerate(pool.map(_work, chosen), len(results)):
+            for number, result in enumerate(pool.map(partial(_work, asked.tier), chosen), len(results)):
                 results.append(result)
                 print(
                     f"{number} {result['outcome']}: {result['module']}:{result['line']} {result['fault']}",

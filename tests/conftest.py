@@ -15,9 +15,21 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
-from tests import commands, tiny
+from tests import commands, costs, tiers, tiny
 from tests.data.layouts import make
 from tests.processes import nothing_waits_for_the_disk
+
+os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")  # that of trio imports all of it
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=tiers.TIERS, default="all", help="tests that run: tests/tiers.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.choose(config.getoption("tier"))
+    if file := os.environ.get("FEDSCOPE_DURATIONS"):
+        config.pluginmanager.register(costs.Recorder(Path(file).resolve()))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -138,21 +150,22 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop() -> Generator[None, object, object]:
-    """Nor need it visit all of that again and again, a fifth of the tests' time."""
+    """Nor need it visit all of that again and again, a fifth of the tests' time, nor at the end."""
     gc.freeze()
     gc.set_threshold(7_000)
-    try:
-        return (yield)
-    finally:
-        gc.unfreeze()
+    return (yield)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what asks for the real data; put the slow tests first, so that all cores end together."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what asks for the real data; leave out what is of the other tier; put the dearest tests first."""
     for item in items:
         if "real_data" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    others = [item for item in items if not tiers.runs(item)]
+    if others:
+        items[:] = [item for item in items if tiers.runs(item)]
+        config.hook.pytest_deselected(items=others)
+    costs.dearest_first(items)
 
 
 @pytest.fixture

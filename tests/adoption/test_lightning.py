@@ -1,6 +1,7 @@
 """A Lightning training whose epochs are registered."""
 
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,47 +15,58 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.verification.verify import verify_run
 
-with warnings.catch_warnings():  # of what it imports
-    warnings.simplefilter("ignore")
-    lightning = pytest.importorskip(
-        "lightning.pytorch", reason="needs lightning: pip install 'fedscope[lightning]'"
-    )
-    from fedscope.adoption.lightning import RegisterEpochs
-
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, devices and loggers
 
 
-Base: Any = lightning.LightningModule
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> None:
+    with warnings.catch_warnings():  # of what it imports
+        warnings.simplefilter("ignore")
+        pytest.importorskip("lightning.pytorch", reason="needs lightning: pip install 'fedscope[lightning]'")
 
 
-class Module(Base):  # type: ignore[misc]  # mypy does not follow it
-    """A small classifier below a prefix, with a buffer of its own beside it."""
+@cache
+def kind() -> Any:
+    """The class of a small classifier below a prefix, with a buffer of its own beside it."""
+    from lightning.pytorch import LightningModule
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
-        self.register_buffer("seen", torch.zeros(1))
+    class Module(LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+            self.register_buffer("seen", torch.zeros(1))
 
-    def training_step(self, batch: list[Tensor], _place: int) -> Tensor:
-        loss = cross_entropy(self.net(batch[0]), batch[1])
-        self.log("train_loss", loss)
-        return loss
+        def training_step(self, batch: list[Tensor], _place: int) -> Tensor:
+            loss = cross_entropy(self.net(batch[0]), batch[1])
+            self.log("train_loss", loss)
+            return loss
 
-    def validation_step(self, batch: list[Tensor], _place: int) -> None:
-        self.log("val_acc", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
+        def validation_step(self, batch: list[Tensor], _place: int) -> None:
+            self.log("val_acc", (self.net(batch[0]).argmax(1) == batch[1]).float().mean())
 
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Module
 
 
-def fitted(folder: Path, epochs: int, **given: Any) -> tuple[Module, Any]:
+def registering(name: str, **given: Any) -> Any:
+    """The callback, which imports Lightning."""
+    from fedscope.adoption.lightning import RegisterEpochs
+
+    return RegisterEpochs(name, dataset="mine", **given)
+
+
+def fitted(folder: Path, epochs: int, **given: Any) -> tuple[Any, Any]:
     """Train for some epochs with the callback."""
     inputs = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
     data = DataLoader(TensorDataset(inputs, (inputs[:, 0] > 0).long()), batch_size=16)
-    module = Module()
-    register = RegisterEpochs("fit", model=module.net, dataset="mine", registry=folder, **given)
+    from lightning.pytorch import Trainer
+
+    module = kind()()
+    register = registering("fit", model=module.net, registry=folder, **given)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = lightning.Trainer(
+    trainer = Trainer(
         max_epochs=epochs, accelerator="cpu", callbacks=[register], enable_model_summary=False, **quiet
     )
     trainer.fit(module, data, data)
@@ -85,7 +97,7 @@ def test_a_round_of_several_epochs_and_the_rest(tmp_path: Path) -> None:
 
 
 def test_only_the_first_process_registers(tmp_path: Path) -> None:
-    register = RegisterEpochs("fit", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path)
+    register = registering("fit", model=nn.Linear(3, 2), registry=tmp_path)
 
     class Other:
         is_global_zero = False

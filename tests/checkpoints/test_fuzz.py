@@ -27,6 +27,7 @@ from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.travel.archive import import_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
+from tests import tiers
 from tests.checkpoints.cases import small_run
 
 
@@ -128,20 +129,12 @@ def checkpoint_is_refused_or_whole(content: bytes) -> None:
     assert not canary().exists()
 
 
-FAST = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-SLOW = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(max_examples=tiers.examples(400), deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@FAST
+@MANY
 @given(files())
 def test_checkpoints(content: bytes) -> None:
-    checkpoint_is_refused_or_whole(content)
-
-
-@pytest.mark.slow
-@SLOW
-@given(files())
-def test_many_checkpoints(content: bytes) -> None:
     checkpoint_is_refused_or_whole(content)
 
 
@@ -214,16 +207,9 @@ def manifest_is_refused_or_plain(content: bytes) -> None:
     assert sorted(p.name for p in root.iterdir()) in (["index.sqlite", "small"], ["small"])
 
 
-@FAST
+@MANY
 @given(manifests())
 def test_manifests(content: bytes) -> None:
-    manifest_is_refused_or_plain(content)
-
-
-@pytest.mark.slow
-@SLOW
-@given(manifests())
-def test_many_manifests(content: bytes) -> None:
     manifest_is_refused_or_plain(content)
 
 
@@ -258,7 +244,7 @@ def archive_is_refused_or_contained(members: list[tuple[str, bytes]]) -> None:
     assert [p.name for p in outside.rglob("*")] == ["registry"]  # nothing, and nowhere else
 
 
-@settings(FAST, max_examples=100)
+@settings(MANY, max_examples=tiers.examples())
 @given(st.lists(st.tuples(names(), st.binary(max_size=20) | trees().map(lambda t: json.dumps(t).encode()))))
 def test_archives(members: list[tuple[str, bytes]]) -> None:
     archive_is_refused_or_contained(members)

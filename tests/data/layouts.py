@@ -9,12 +9,13 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-import datasets
 import numpy as np
 from PIL import Image
 
 from fedscope.data.sets.catalogue import record
+from tests.lazy import Lazy
 
+datasets = Lazy("datasets")
 WNIDS = tuple(f"n{1440764 + 137 * i:08d}" for i in range(1000))
 
 

@@ -4,17 +4,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
 from tests.data.layouts import make, shard, write
+from tests.lazy import Lazy
 
+datasets, pa, pq = Lazy("datasets"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
 Break = Callable[[Path], object]
 SMALL = {"office_caltech": {"per_class": 5}, "domainnet": {"per_class": 2}, "digits5": {"per_class": 5}}
 

@@ -11,9 +11,10 @@ from scipy.stats import chi2_contingency
 
 from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, dirichlet_in_turn
 from fedscope.data.partition.slices import Rows
+from tests import tiers
 from tests.data import reference_partition as plain
 
-quick = settings(max_examples=30, deadline=None)
+quick = settings(max_examples=tiers.examples(30), deadline=None)
 few_labels = st.lists(st.integers(0, 6), min_size=60, max_size=300)
 
 

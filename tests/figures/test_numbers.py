@@ -1,10 +1,11 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscope.figures.numbers import format_estimate, three_digits
+from tests import tiers
 
 NAN, INF = math.nan, math.inf
 
@@ -44,6 +45,7 @@ def test_format_estimate(numbers: tuple[float | None, ...], text: str) -> None:
     assert format_estimate(*numbers) == text
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(st.floats(-1e4, 1e4), st.floats(1e-2, 1e4))
 def test_rounding_loses_less_than_a_tenth_of_the_error(value: float, stderr: float) -> None:
     parts = format_estimate(value, stderr).replace("−", "-").split(" ± ")
@@ -52,6 +54,7 @@ def test_rounding_loses_less_than_a_tenth_of_the_error(value: float, stderr: flo
     assert error == pytest.approx(stderr, rel=0.051)
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(st.floats(), st.floats(min_value=0))
 def test_every_float_has_a_text_of_reasonable_length(value: float, stderr: float) -> None:
     assert 1 <= len(format_estimate(value, stderr)) <= 40

@@ -7,8 +7,6 @@ the table is a quantity with its estimate from an operator (intervals) and its v
 Symbols: P samples in the population, n parameters, B batches in a draw.
 """
 
-import math
-import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,10 +20,11 @@ from torch.nn.functional import cross_entropy, embedding_bag
 from fedscope.landscape.operators.adapters import LambdaOperator
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
+from tests import tiers
+from tests.tiers import NOMINAL as NOMINAL
 
-DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 100))  # repetitions; the documented shares are of 300
-NOMINAL = 0.95
-SLACK = 2.4 * math.sqrt(NOMINAL * (1 - NOMINAL) / DRAWS)  # of a share: 0.03 with 300 draws
+DRAWS = tiers.draws(most=100)  # repetitions; the documented shares are of 300
+SLACK = tiers.slack(DRAWS)
 TENSORS = (27, 3, 3, 135, 5, 5, 5, 50, 10)  # lengths of the net's parameters
 Interval = tuple[float, float]
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedscope.landscape import top_eigenpairs, trace
+from tests import tiers
 
 from .coverage import NOMINAL, SLACK, Population, shares, trained_population
 from .coverage_trace import DRAWN, PRINTED, PROBED
@@ -15,12 +16,12 @@ def population() -> Population:
     return trained_population()
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_intervals_from_draws_of_samples_cover_the_population(population: Population) -> None:
     _are_nominal(shares(DRAWN, population.mean, population.draw))
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_intervals_from_probes_cover_the_exact_value(population: Population) -> None:
     """The printed share of negative eigenvalues is wider than nominal."""
     whole = population.whole()
@@ -45,10 +46,16 @@ def test_an_interval_is_no_wider_than_draws_scatter_where_few_samples_carry_a_cr
     assert float(widths.median()) <= 1.5 * 1.96 * float(torch.tensor(values).std())
 
 
+@pytest.mark.drawn
 def test_the_trace_of_heavy_tails_holds_the_truth() -> None:
     """1 in 20 samples has 4 times the scale: 16 batches alone held it in 92 % of 400 draws of 256 samples."""
     spectrum = torch.arange(1, 61).double() ** -1
-    truth, held, widened, draws = float(spectrum.sum()) * (1 + 0.05 * (4**2 - 1)), 0, [], 120
+    truth, held, widened, draws = (
+        float(spectrum.sum()) * (1 + 0.05 * (4**2 - 1)),
+        0,
+        [],
+        tiers.draws(most=120),
+    )
     for seed in range(draws):
         generator = torch.Generator().manual_seed(seed)
         features = torch.randn(256, 60, generator=generator, dtype=torch.float64) * spectrum.sqrt()

@@ -15,7 +15,7 @@ def test_clients_differ(population: Population) -> None:
     assert population.truth()["H_D", "parameter"] < 0.9
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("options", [{"probes": 64}, {"rtol": 0.03}])
 def test_intervals_cover_the_truth(population: Population, options: dict[str, float]) -> None:
     shares = coverage(population, population.whole, of_samples, **options)
@@ -23,7 +23,7 @@ def test_intervals_cover_the_truth(population: Population, options: dict[str, fl
     assert all(abs(share - NOMINAL) <= SLACK for share in shares.values()), shares
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_intervals_from_draws_of_each_clients_samples_cover_the_populations(population: Population) -> None:
     """Those of H_D a little too often: the jackknife exaggerates what is of second order."""
     shares = coverage(population, population.draw, of_population, probes=64)

@@ -11,12 +11,11 @@ from fedscope.loggers.logger import numbers
 from fedscope.loggers.mlflow import MLflow
 from fedscope.loggers.several import logged
 
-mlflow = pytest.importorskip("mlflow", reason="needs mlflow-skinny: pip install 'fedscope[mlflow]'")
-
 
 @pytest.fixture(autouse=True)
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """MLflow on a folder of the test."""
+    mlflow = pytest.importorskip("mlflow", reason="needs mlflow-skinny: pip install 'fedscope[mlflow]'")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     return mlflow.MlflowClient()

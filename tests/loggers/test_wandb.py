@@ -12,11 +12,10 @@ from fedscope.loggers.logger import key
 from fedscope.loggers.several import logged
 from fedscope.loggers.wandb import WandB
 
-wandb = pytest.importorskip("wandb", reason="needs wandb: pip install 'fedscope[wandb]'")
-
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb", reason="needs wandb: pip install 'fedscope[wandb]'")
     for name, value in {"MODE": "offline", "SILENT": "true", "ERROR_REPORTING": "false"}.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
 
@@ -47,7 +46,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Kept]]:
         begun.append((arguments, Kept(fails_at=3 if len(begun) == 1 else 0)))
         return begun[-1][1]
 
-    monkeypatch.setattr(wandb, "init", init)
+    monkeypatch.setattr("wandb.init", init)
     return begun
 
 

@@ -1,8 +1,9 @@
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
@@ -13,6 +14,7 @@ from fedscope.models.catalogue import build
 from fedscope.models.depth import gated
 from fedscope.models.resnet import Padded, ResNet, padded
 from fedscope.models.slimmable import channels, slim
+from tests import tiers
 
 CASES = [  # network, head, width, divisor
     ("resnet_digits", False, 0.5, 1),
@@ -78,6 +80,7 @@ def test_published_channels(width: float, expected: dict[int, int]) -> None:
     assert {count: channels(count, width) for count in expected} == expected
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(count=st.integers(1, 600), width=st.floats(1e-6, 1), divisor=st.integers(1, 16))
 def test_channels_are_some_not_too_few_and_there(count: int, width: float, divisor: int) -> None:
     found = channels(count, width, divisor)
@@ -234,14 +237,14 @@ def test_a_compiler_sees_one_graph() -> None:
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (build("convnet_cifar", 10, 3, torch.Generator()), "Flatten"),
-        (build("alexnet_bn", 10, 3, torch.Generator()), "AdaptiveAvgPool2d"),
-        (nn.MaxPool2d(2, return_indices=True), "MaxPool2d"),
-        (nn.Conv2d(4, 4, 1, groups=2), "Conv2d"),
-        (nn.GroupNorm(2, 4), "GroupNorm"),
+        (lambda: build("convnet_cifar", 10, 3, torch.Generator()), "Flatten"),
+        (lambda: build("alexnet_bn", 10, 3, torch.Generator()), "AdaptiveAvgPool2d"),
+        (lambda: nn.MaxPool2d(2, return_indices=True), "MaxPool2d"),
+        (lambda: nn.Conv2d(4, 4, 1, groups=2), "Conv2d"),
+        (lambda: nn.GroupNorm(2, 4), "GroupNorm"),
     ],
 )
-def test_other_layers_have_no_width(module: nn.Module, name: str) -> None:
+def test_other_layers_have_no_width(module: Callable[[], nn.Module], name: str) -> None:
     x = torch.zeros(2, 3, 64, 64)
     with pytest.raises(UserError, match=f"{name} .*GradAug .*FedAlign"):
-        slim(module, x, 0.5)
+        slim(module(), x, 0.5)

@@ -1,6 +1,5 @@
 """Verdicts where there is nothing to find, and where there is: known populations on shared samples."""
 
-import os
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from fedscope.landscape import top_eigenpairs
 from fedscope.records.differences import differences
 from fedscope.records.entries import eigenvalues, finite
 from fedscope.records.hessian import HessianRecord
+from tests import tiers
 from tests.landscape.features import Features
 
-DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 40))
+DRAWS = tiers.draws(most=40)
 SAMPLES, N = 1024, 60
 
 
@@ -47,17 +47,17 @@ BULK = torch.cat([torch.tensor([2.0]), torch.linspace(1.2, 0.2, N - 1)]).double(
 CROWD = torch.cat([torch.tensor([2.0]), torch.full((N - 1,), 1.88)]).double()
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("spectrum", [BULK, CROWD], ids=["bulk", "crowd"])
 def test_equal_values_are_undecided(spectrum: Tensor) -> None:
     """One has others below its λ_max, which raise it on so few samples, and the other none."""
     found = verdicts(ALONE, spectrum)
     wrong = sum(verdict != "undecided" for verdict in found)
     print(f"{wrong} of {len(found)}")
-    assert wrong <= 0.05 * DRAWS + 2.4 * (0.05 * 0.95 * DRAWS) ** 0.5
+    assert wrong <= 0.05 * DRAWS + DRAWS * tiers.slack(DRAWS)
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 @pytest.mark.parametrize("distance", [1, 2, 3])
 def test_the_power_is_that_of_the_normal_test(distance: int) -> None:
     """A squared normal's mean is known to √(2/N) of itself, and the two records' are independent."""

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscope.statistics.families import holm
+from tests import tiers
 
 
 def step_by_step(p_values: list[float], level: float) -> set[int]:
@@ -20,6 +21,7 @@ def step_by_step(p_values: list[float], level: float) -> set[int]:
     return rejected
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.3))
 def test_it_rejects_what_holms_procedure_does(p_values: list[float], level: float) -> None:
     adjusted = holm(p_values)

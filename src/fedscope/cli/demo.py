@@ -1,5 +1,10 @@
 """`fedscope demo`: the whole thread on the bundled digits, as a newcomer would run it."""
 
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -8,18 +13,21 @@ from fedscope.cli.options import shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.cli.terminal.hessian_shown import shown
+from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import check_target, write_text
+from fedscope.workflows.progress import Progress, Stage
 
 FILES = ("hessian.json", "landscape.json", "density.png", "landscape.png", "landscape.pdf", "report.html")
 
 
-@click.command("demo", cls=Command, examples={"fedscope demo": "a few minutes on two cores"})
+@click.command("demo", cls=Command, examples={"fedscope demo": "two minutes on two cores"})
 @shared.registry
 @shared.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path("demo"),
               show_default=True, help="Folder for the report, pictures and records.")  # fmt: skip
 def command(registry: Path, threads: int | None, out: Path) -> None:
     """Train FedAvg and FedAvg+MAN on the bundled digits, then measure and draw their minima."""
+    start, spent = time.perf_counter(), defaultdict[str, float](float)
     for name in FILES:
         check_target(out / name)
     from fedscope.figures.provenance import made_from  # matplotlib and torch: not for --help
@@ -28,7 +36,9 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     from fedscope.figures.surface import from_records as surfaces
     from fedscope.workflows.demo import demo
 
-    found = demo(registry, threads, console.REPORTER)
+    own = console.REPORTER
+    timed = replace(own, stage=_timed(own.stage, spent), rounds=_timed(own.rounds, spent))
+    found = demo(registry, threads, timed)
     curvature, planes = found.curvature, found.landscapes
     console.write_json(str(out / "hessian.json"), [record.to_json() for record in curvature])
     console.write_json(str(out / "landscape.json"), [record.to_json() for record in planes])
@@ -39,3 +49,20 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     console.show(shown(found.curvature))
     for path in sorted(out.iterdir()):
         print(path)
+    if CURRENT.verbose:
+        spent["start, pictures and report"] = time.perf_counter() - start - sum(spent.values())
+        rows = [(what, f"{seconds:.1f}") for what, seconds in spent.items()]
+        console.print_table("Where the time went", ("step", "seconds"), rows)
+
+
+def _timed(stage: Stage, spent: dict[str, float]) -> Stage:
+    """Return a stage that also adds up the seconds of each kind of step, such as "density"."""
+
+    @contextmanager
+    def timed(title: str) -> Iterator[Progress]:
+        start = time.perf_counter()
+        with stage(title) as progress:
+            yield progress
+        spent[title.partition(": ")[2].partition(",")[0]] += time.perf_counter() - start
+
+    return timed

@@ -3,7 +3,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -13,7 +12,9 @@ from fedscope.data.loading.datasets import Split
 from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
+from tests.lazy import Lazy
 
+datasets = Lazy("datasets")
 NAMES = [f"class {i}" for i in range(10)]
 
 
@@ -146,7 +147,7 @@ def test_the_hubs_copy_is_fetched_once(folder: Path, monkeypatch: pytest.MonkeyP
         return builder(str(folder / "cifar10"), config, cache_dir=str(folder / "arrow"))
 
     monkeypatch.delenv("FEDSCOPE_DATA", raising=False)
-    monkeypatch.setattr(datasets, "load_dataset_builder", hub)
+    monkeypatch.setattr("datasets.load_dataset_builder", hub)
     monkeypatch.setattr("fedscope.data.reading.shards.check_reachable", lambda _: None)
     assert len(load("cifar10").train) == 40
     dataset = load("cifar10")

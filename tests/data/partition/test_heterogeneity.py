@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
+from tests import tiers
 
 COUNTS = np.array([[5, 0, 0, 0], [2, 2, 2, 2], [3, 1, 0, 0]])
 
@@ -26,6 +27,7 @@ def test_distance_by_hand() -> None:
     assert total_variation(COUNTS[:1], np.array([0, 3, 0, 0])) == pytest.approx([1])
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(arrays(np.int64, (4, 6), elements=st.integers(0, 50)).filter(lambda n: bool((n.sum(1) > 0).all())))
 def test_bounds(counts: np.ndarray) -> None:
     effective, held = effective_classes(counts), (counts > 0).sum(1)

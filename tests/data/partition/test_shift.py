@@ -5,8 +5,9 @@ from hypothesis import strategies as st
 
 from fedscope.data.partition.shift import label_maps, mean_best_since_shift, mean_current, shift_rounds
 from fedscope.errors import UserError
+from tests import tiers
 
-quick = settings(max_examples=50, deadline=None)
+quick = settings(max_examples=tiers.examples(50), deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 

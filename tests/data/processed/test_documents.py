@@ -2,17 +2,22 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
-from pyarrow import parquet
 
 from fedscope.data.processed.documents import Document, documents
 from fedscope.errors import UserError
+from tests.lazy import Lazy
 
+datasets, pa, parquet = Lazy("datasets"), Lazy("pyarrow"), Lazy("pyarrow.parquet")
 BOTH = [Document("salt", "sea"), Document("oak", "wood")]
 ROWS = [{"text": one.text, "topic": one.topic} for one in BOTH]
+
+
+def _features() -> Any:
+    kinds = datasets.ClassLabel(names=["sea", "wood"])
+    return datasets.Features({"text": datasets.Value("string"), "label": kinds})
 
 
 def test_lines_and_rows_are_documents(tmp_path: Path) -> None:
@@ -38,11 +43,11 @@ def test_parts_are_called_train_and_test(tmp_path: Path) -> None:
 
 
 def test_a_saved_data_set_has_its_splits_and_the_names_of_its_classes(tmp_path: Path) -> None:
-    features = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "wood"])})
+    features = _features()
     rows = [{"text": one.text, "label": number} for number, one in enumerate(BOTH)]
-    part = Dataset.from_list(rows, features=features)
+    part = datasets.Dataset.from_list(rows, features=features)
     part.save_to_disk(tmp_path / "one")
-    DatasetDict({"train": part, "test": part.select([1])}).save_to_disk(tmp_path / "two")
+    datasets.DatasetDict({"train": part, "test": part.select([1])}).save_to_disk(tmp_path / "two")
     assert documents(tmp_path / "one") == {"train": BOTH}
     assert documents(tmp_path / "two") == {"train": BOTH, "test": BOTH[1:]}
 
@@ -63,7 +68,7 @@ def test_what_is_no_text_is_named(tmp_path: Path) -> None:
 
 
 def test_a_row_without_a_class_has_no_topic(tmp_path: Path) -> None:
-    features = Features({"text": Value("string"), "label": ClassLabel(names=["sea", "wood"])})
+    features = _features()
     rows = [{"text": "salt", "label": 0}, {"text": "oak", "label": -1}, {"text": "ash", "label": None}]
-    Dataset.from_list(rows, features=features).save_to_disk(tmp_path / "one")
+    datasets.Dataset.from_list(rows, features=features).save_to_disk(tmp_path / "one")
     assert [one.topic for one in documents(tmp_path / "one")["train"]] == ["sea", "", ""]

@@ -2,24 +2,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
-from PIL import Image as Pictures
+from PIL import Image
 
 from fedscope.data.processed.pictures import _labels, pictures
 from fedscope.errors import UserError
+from tests.lazy import Lazy
+
+datasets = Lazy("datasets")
 
 
 def saved(path: Path, **names: list[str]) -> Path:
     """Write a data set of two black images, with the names of the classes of each split."""
-    black = Pictures.fromarray(np.zeros((12, 12, 3), dtype=np.uint8))
+    black = Image.fromarray(np.zeros((12, 12, 3), dtype=np.uint8))
+    kind, features = datasets.ClassLabel, datasets.Features
     parts = {
-        split: Dataset.from_dict(
+        split: datasets.Dataset.from_dict(
             {"picture": [black, black], "kind": [0, 1]},
-            features=Features({"picture": Image(), "kind": ClassLabel(names=classes)}),
+            features=features({"picture": datasets.Image(), "kind": kind(names=classes)}),
         )
         for split, classes in names.items()
     }
-    DatasetDict(parts).save_to_disk(path)
+    datasets.DatasetDict(parts).save_to_disk(path)
     return path
 
 

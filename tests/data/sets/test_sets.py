@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.reading import split_rules as rules
@@ -16,7 +15,9 @@ from fedscope.data.reading.files import Files
 from fedscope.data.reading.tables import Table
 from fedscope.data.sets.catalogue import DATASETS, load, pipeline, record
 from tests.data.layouts import WNIDS, images, make, shard
+from tests.lazy import Lazy
 
+model_selection = Lazy("sklearn.model_selection")
 ON_DISK = [name for name, entry in DATASETS.items() if not entry.built_in]
 
 
@@ -140,9 +141,8 @@ def test_743_images_of_the_true_usps() -> None:
     assert chosen["test"].domains is not None
     assert np.bincount(chosen["test"].domains).tolist() == [14_000, 19_858, 1_860, 97_791, 14_000]
     labels = np.random.default_rng(9_298).integers(0, 10, 9_298)
-    train, test = next(
-        StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(labels[:, None], labels)
-    )
+    halves = model_selection.StratifiedShuffleSplit(1, test_size=0.2, random_state=0)
+    train, test = next(halves.split(labels[:, None], labels))
     assert chosen["train"].row[chosen["train"].domains == 2].tolist() == train[:743].tolist()
     assert chosen["test"].row[chosen["test"].domains == 2].tolist() == test.tolist()
 

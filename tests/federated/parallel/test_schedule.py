@@ -1,13 +1,15 @@
 """Stacks, windows and assignment."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscope.federated.parallel.schedule import assign, stacks, windows
+from tests import tiers
 
 SIZES = st.lists(st.integers(1, 30), min_size=1, max_size=40)
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(SIZES, st.integers(1, 5))
 def test_stacks_hold_every_client_once_and_one_size_each(sizes: list[int], longest: int) -> None:
     made = stacks(range(len(sizes)), sizes.__getitem__, longest)
@@ -22,6 +24,7 @@ def test_windows_keep_the_order() -> None:
     assert [list(w) for w in windows([[0], [1], [2]], 2)] == [[[0], [1]], [[2]]]
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(SIZES, st.integers(1, 6))
 def test_the_heaviest_first_is_within_its_bound(loads: list[int], workers: int) -> None:
     taken = assign(loads, workers)

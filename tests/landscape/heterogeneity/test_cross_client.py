@@ -22,6 +22,7 @@ from fedscope.landscape.heterogeneity.client_diagonals import Diagonals
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
 from fedscope.records.entries import estimate_entry
+from tests import tiers
 from tests.landscape.cases import Case, mlp, symmetric
 
 ESTIMATORS = pytest.mark.parametrize("estimator", [diagonal, deflated_diagonal])
@@ -131,6 +132,7 @@ def test_matrices_are_symmetric_with_a_known_diagonal() -> None:
         assert H_D.diagonal().tolist() == [1.0] * 3
 
 
+@pytest.mark.drawn
 @ESTIMATORS
 def test_the_corrected_values_are_unbiased_and_their_errors_honest(estimator: Diagonals) -> None:
     matrices = _noisy(3)
@@ -138,7 +140,7 @@ def test_the_corrected_values_are_unbiased_and_their_errors_honest(estimator: Di
     off = ~torch.eye(3, dtype=torch.bool)
     runs = [
         cross_client(_operators(matrices), probes=32, groups=8, seed=seed, estimator=estimator)
-        for seed in range(150)
+        for seed in range(tiers.draws(40, 150))
     ]
     for found, truth in (
         ([(run.H_N_matrix["parameter"], run.H_N["parameter"].stderr) for run in runs], H_N),
@@ -208,12 +210,13 @@ def test_the_plug_in_norm_would_have_been_off_by_many_errors() -> None:
     assert sum(plug_in) / 400 - truth > 8 * error
 
 
+@pytest.mark.drawn
 def test_clients_of_equal_norm_show_no_gap_on_average() -> None:
     first = _noisy(1)[0]
     second = first.flip(0, 1)  # the same diagonal in another order, seen by the probes with other noise
     runs = [
         cross_client(_operators([first, second]), probes=24, groups=8, seed=seed, estimator=diagonal)
-        for seed in range(200)
+        for seed in range(tiers.draws(40, 200))
     ]
     gaps = torch.tensor([float(run.H_N_matrix["parameter"][0, 1]) for run in runs])
     # Left uncorrected, the mean of the squared gap would be many standard errors above zero.
@@ -261,7 +264,6 @@ def test_a_cosine_beyond_its_range_is_kept_and_unresolved() -> None:
     near = [matrix, matrix + 0.1 * symmetric(torch.linspace(-1, 1, 40), seed=9)]
     runs = [
         cross_client(_operators(near), probes=8, groups=8, seed=seed, estimator=diagonal)
-        for seed in range(20)
         for seed in range(20)
     ]
     beyond = [run for run in runs if run.H_D["parameter"].value > 1]

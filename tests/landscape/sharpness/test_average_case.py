@@ -11,6 +11,7 @@ from fedscope.landscape import Batches
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss, summarized
 from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.objective import Perturbed
+from tests import tiers
 from tests.landscape.sharpness.authors import average_rise
 from tests.landscape.sharpness.cases import labelled, matrix_of, mean_of, quadratic, relu_net
 
@@ -76,9 +77,11 @@ def test_what_is_not_finite_stays_so_and_bad_numbers_are_refused() -> None:
         average_sharpness(net, cross_entropy, batches, rho=math.inf)
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("spectrum", ["flat", "one"])
 def test_its_intervals_cover(spectrum: str) -> None:
     """½ wᵀA_i w of diagonal A_i with exponential entries: ρ²·tr/2 on the samples and in the population."""
+    draws = tiers.draws()
     base = (
         torch.ones(12, dtype=torch.float64)
         if spectrum == "flat"
@@ -88,7 +91,7 @@ def test_its_intervals_cover(spectrum: str) -> None:
     objective, g = Perturbed(net, mean_of, batches), torch.Generator().manual_seed(1)
     objective.sizes = (8,) * 16
     own = population = 0
-    for _ in range(300):
+    for _ in range(draws):
         curvature = base * torch.empty(16, 8, 12, dtype=torch.float64).exponential_(generator=g).mean(1)
         squares = torch.randn(20, 12, generator=g, dtype=torch.float64).square()
         found = summarized(objective, squares @ curvature.T / 2, 0)
@@ -98,5 +101,5 @@ def test_its_intervals_cover(spectrum: str) -> None:
         population += low <= float(base.sum()) / 2 <= high
         plain = replace(found, skewed=False).interval()
         assert plain[0] < found.interval()[0]  # the logarithmic one lies higher
-    assert 0.92 <= own / 300 <= 0.98
-    assert 0.92 <= population / 300 <= 0.98
+    assert tiers.nominal(own, draws)
+    assert tiers.nominal(population, draws)

@@ -1,6 +1,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from fedscope.landscape.sharpness.block_spectra import (
     spectral_distance,
 )
 from fedscope.landscape.spectral.results import Density
+from tests import tiers
 from tests.landscape.cases import mlp
 
 ONE = torch.linspace(0, 4, 40, dtype=torch.float64)
@@ -35,10 +37,13 @@ def drawn(values: Tensor, probes: int, g: torch.Generator) -> Density:
     """The density of normal probes after all steps: the eigenvalues, with the squares of z in their basis."""
     squares = torch.randn(probes, len(values), generator=g, dtype=torch.float64).square()
     weights = squares / squares.sum(1, keepdim=True)
-    return replace(COMPLETE, nodes=values.expand(probes, -1), weights=weights, exact=False)
+    return replace(of_all(), nodes=values.expand(probes, -1), weights=weights, exact=False)
 
 
-COMPLETE = density(ONE, 40, 0)
+@cache
+def of_all() -> Density:
+    """That of all eigenvalues of the first matrix."""
+    return density(ONE, 40, 0)
 
 
 def divergence(one: Tensor, other: Tensor, sigma: float) -> float:
@@ -78,18 +83,20 @@ def test_the_mean_over_the_one_pair_of_two_blocks_is_that_pairs() -> None:
     assert (mean.value, mean.stderr) == pytest.approx((pair.value, pair.stderr), rel=1e-9)
 
 
+@pytest.mark.drawn
 def test_its_intervals_cover() -> None:
+    draws = tiers.draws()
     single = mean = 0
     truths = [divergence(*pair, 0.5) for pair in ((ONE, OTHER), (ONE, THIRD), (OTHER, THIRD))]
     g = torch.Generator().manual_seed(0)
-    for _ in range(300):
+    for _ in range(draws):
         own = [drawn(v, 8, g) for v in (ONE, OTHER, THIRD)]
         low, high = spectral_distance(own[0], own[1], sigma=0.5).interval()
         single += low <= truths[0] <= high
         low, high = mean_spectral_distance(dict(zip("abc", own, strict=True)), sigma=0.5).interval()
         mean += low <= sum(truths) / 3 <= high
-    assert 0.92 <= single / 300 <= 0.98
-    assert 0.92 <= mean / 300 <= 0.98
+    assert tiers.nominal(single, draws)
+    assert tiers.nominal(mean, draws)
 
 
 def test_blocks_have_the_spectra_of_the_dense_hessians_blocks() -> None:

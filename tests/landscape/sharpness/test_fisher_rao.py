@@ -10,6 +10,7 @@ from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.sharpness.fisher_rao import by_sample, fisher_rao_norm
+from tests import tiers
 from tests.landscape.sharpness.cases import labelled, relu_net, whole
 
 LAYERS = 3
@@ -92,28 +93,32 @@ def test_the_noise_of_drawn_labels_is_not_counted_among_the_samples() -> None:
     assert found.stderr_data == pytest.approx((7 / 4 - noise) ** 0.5)  # 2, 3, 5, 8 have the variance 7
 
 
+@pytest.mark.drawn
 def test_its_intervals_cover() -> None:
     """Linear regression of unit noise: 2·(xᵀw)² of each sample by exact labels, χ² in the population."""
+    draws = tiers.draws()
     own, hits, g = _Samples(64), 0, torch.Generator().manual_seed(0)
-    for _ in range(300):
+    for _ in range(draws):
         parts = 2 * torch.randn(1, 64, generator=g, dtype=torch.float64).square()
         low, high = by_sample(parts, cast(LossOperator, own), 0).population_interval()
         hits += low <= 2 <= high
-    assert 0.92 <= hits / 300 <= 0.98
+    assert tiers.nominal(hits, draws)
 
 
+@pytest.mark.drawn
 def test_the_interval_of_drawn_labels_covers() -> None:
+    draws = tiers.draws()
     net, batches, g = relu_net(), labelled(), torch.Generator().manual_seed(0)
     f = net(whole(batches)[0]).detach()
     p = f.softmax(1)
     mean, hits = (p * f).sum(1), 0
     exact = LAYERS**2 * float(((p * f**2).sum(1) - mean**2).mean())
-    for _ in range(300):
+    for _ in range(draws):
         labels = torch.multinomial(p, 4, replacement=True, generator=g).T  # (4, 24)
         forms = LAYERS**2 * (f.T.gather(0, labels) - mean) ** 2
         low, high = by_sample(forms, cast(LossOperator, _Samples(24)), 0).interval()
         hits += low <= exact <= high
-    assert 0.92 <= hits / 300 <= 0.98
+    assert tiers.nominal(hits, draws)
 
 
 @pytest.mark.parametrize("labels", ["exact", "empirical"])

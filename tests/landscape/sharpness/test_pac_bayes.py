@@ -12,6 +12,7 @@ from fedscope.landscape import Batches
 from fedscope.landscape.sharpness.geometry import Geometry
 from fedscope.landscape.sharpness.pac_bayes import Deviations, noise_level, pac_bayes_sigma
 from fedscope.landscape.sharpness.results import Cost
+from tests import tiers
 from tests.landscape.sharpness.cases import (
     Quadratic,
     labelled,
@@ -131,17 +132,19 @@ class _Diagonal:
         return values.mean(-1)
 
 
+@pytest.mark.drawn
 def test_its_intervals_cover() -> None:
+    repeats = tiers.draws()
     own = population = 0
-    for seed in range(300):
+    for seed in range(repeats):
         g = torch.Generator().manual_seed(seed)
         curvatures = torch.empty(16, 8, 12, dtype=torch.float64).exponential_(generator=g).mean(1)
         objective: Any = _Diagonal(curvatures)
         found = noise_level(Deviations(objective, "loss", None, 8, g, None), 0.1, 6e-2, seed)
         own += found.ends[0] <= math.sqrt(0.2 / float(curvatures.mean(0).sum())) <= found.ends[1]
         population += found.population_ends[0] <= math.sqrt(0.2 / 12) <= found.population_ends[1]
-    assert 0.92 <= own / 300 <= 0.98
-    assert 0.92 <= population / 300 <= 0.98
+    assert tiers.nominal(own, repeats)
+    assert tiers.nominal(population, repeats)
 
 
 def test_its_standard_errors_are_those_of_the_deviation_over_its_slope() -> None:

@@ -17,6 +17,7 @@ from fedscope.landscape.sharpness.results import Cost, Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices, _Halvings, checkpoints
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.statistics.intervals import data_stderr
+from tests import tiers
 from tests.landscape.sharpness.authors import worst_rise
 from tests.landscape.sharpness.cases import (
     Quadratic,
@@ -173,17 +174,19 @@ def test_bad_numbers_are_refused() -> None:
         AutoPGD(reading="other")  # type: ignore[arg-type]
 
 
+@pytest.mark.drawn
 def test_the_interval_over_batches_covers_the_mean_over_all_batches() -> None:
     """A batch's exact ρ²λ_max/2 for A_b of one random entry: the mean of all batches is known."""
+    draws = tiers.draws()
     g, hits = torch.Generator().manual_seed(2), 0
-    for _ in range(300):
+    for _ in range(draws):
         curvatures = torch.empty(16, 8, dtype=torch.float64).exponential_(generator=g).mean(1)
         rises = (0.5 * curvatures).tolist()
         stderr = data_stderr(torch.tensor(rises, dtype=torch.float64), (8,) * 16)
         found = Sharpness(sum(rises) / 16, 0.0, stderr, Cost(), 0, dof_data=15)
         low, high = found.population_interval()
         hits += low <= 0.5 <= high
-    assert 0.92 <= hits / 300 <= 0.98
+    assert tiers.nominal(hits, draws)
 
 
 def test_batches_of_m_samples_are_of_the_network_of_the_batches_that_are_given() -> None:

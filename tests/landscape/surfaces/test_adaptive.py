@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.landscape import Batches, Surface, surface
 from fedscope.landscape.surfaces.adaptive import Grid, Mask, hierarchy, interpolated, refined
 from fedscope.landscape.surfaces.planes import Networks, line_between
+from tests import tiers
 
 Function = Callable[[Grid, Grid], Grid]
 SMOOTH: dict[str, Function] = {
@@ -54,7 +55,7 @@ def test_smooth_surfaces_take_fewer_points(name: str, shape: tuple[int, int]) ->
     assert known.mean() < (0.75 if min(shape) > 2 else 0.9)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tiers.examples(30), deadline=None)
 @given(
     rows=st.integers(1, 30),
     columns=st.integers(1, 30),
@@ -112,6 +113,7 @@ def test_a_lines_ends_are_evaluated_whatever_the_grid() -> None:
         assert {0.0, 1.0} <= set(evaluated.tolist())
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(rows=st.integers(1, 70), columns=st.integers(1, 70))
 def test_levels_are_nested_and_end_in_the_grid(rows: int, columns: int) -> None:
     levels = hierarchy((rows, columns))

@@ -13,6 +13,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.surfaces import planes
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
+from tests import tiers
 
 S = 3  # coordinates that are no parameters
 
@@ -56,7 +57,7 @@ def test_points_of_a_plane_are_recovered_with_what_each_axis_explains() -> None:
     assert places(found)[0, 0] > 0  # the far end is on the right, whatever sign the eigenvector had
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tiers.examples(30), deadline=None)
 @given(st.integers(3, 8), st.integers(4, 20), st.integers(0, 10**6))
 def test_the_best_plane_is_the_dense_decomposition(count: int, n: int, seed: int) -> None:
     points = draw(count, n + S, seed=seed) * torch.logspace(0, -2, n + S, dtype=torch.float64)

@@ -5,10 +5,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedscope.landscape.surfaces.point_cache import PointFile, Row
+from tests import tiers
 
 LENGTH = 4 + 8 * 4 + 8
 
@@ -42,6 +43,7 @@ def test_rows_are_found_with_their_bits(tmp_path: Path) -> None:
     }
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(place=st.integers(0, 5 * LENGTH - 1), flip=st.integers(1, 255))
 def test_a_changed_byte_costs_one_row(
     tmp_path_factory: pytest.TempPathFactory, place: int, flip: int
@@ -56,6 +58,7 @@ def test_a_changed_byte_costs_one_row(
     assert found == {point: row for point, row in rows.items() if point != lost}
 
 
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(cut=st.integers(0, 5 * LENGTH))
 def test_a_file_cut_short_goes_on_after_its_end(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
     path = tmp_path_factory.mktemp("rows") / "a"

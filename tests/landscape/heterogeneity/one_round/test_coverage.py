@@ -1,19 +1,19 @@
 """The share of intervals that hold the truth is what they claim, as closely as the draws can tell."""
 
-import math
 import os
 from collections import Counter
 
 import pytest
 import torch
 
-from tests.landscape.coverage import NOMINAL
+from tests import tiers
+from tests.tiers import NOMINAL
 
 from .coverage import World, costs, estimates, truths, world
 
-DRAWS = int(os.environ.get("FEDSCOPE_DRAWS", 40))  # repetitions; the documented shares are of 300
+DRAWS = tiers.draws(24, 40)  # repetitions; the documented shares are of 300
 FIRST = int(os.environ.get("FEDSCOPE_SEED", 0))  # the seed of the first one
-SLACK = 2.4 * math.sqrt(NOMINAL * (1 - NOMINAL) / DRAWS)  # of a share: 0.03 with 300 draws
+SLACK = tiers.slack(DRAWS)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def found() -> World:
     return world()
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_intervals_of_gaps_alignment_and_overlap_cover_the_populations(found: World) -> None:
     truth, hits = truths(found), Counter[str]()
     for seed in range(FIRST, FIRST + DRAWS):
@@ -31,7 +31,7 @@ def test_intervals_of_gaps_alignment_and_overlap_cover_the_populations(found: Wo
     _are_nominal({name: hits[name] / DRAWS for name in truth})
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_intervals_of_the_averaging_cost_cover_the_population(found: World) -> None:
     truth, hits = costs(found), Counter[str]()
     for seed in range(FIRST, FIRST + DRAWS):

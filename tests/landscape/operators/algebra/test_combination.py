@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, Hessian, LambdaOperator, Operator, trace
+from tests import tiers
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
 
 _numbers = st.floats(-10, 10)
@@ -21,7 +22,7 @@ def _vectors(count: int, n: int = 51) -> Tensor:
     return torch.randn(count, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-@settings(deadline=None)
+@settings(max_examples=tiers.examples(), deadline=None)
 @given(a=_numbers, b=_numbers, c=_numbers, entries=_matrix, vector=_matrix)
 def test_operators_add_and_scale_as_matrices(
     a: float, b: float, c: float, entries: list[float], vector: list[float]

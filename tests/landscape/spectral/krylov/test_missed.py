@@ -1,6 +1,5 @@
 """Multiple, close and crowded eigenvalues at both ends: nothing is missed among what is called certified."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -9,8 +8,9 @@ from torch import Tensor
 
 from fedscope.landscape import LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.krylov.ritz import OWN, Which
+from tests import tiers
 
-CASES = int(os.environ.get("FEDSCOPE_DRAWS", "120"))
+CASES = tiers.draws(24, 120)
 N = 60
 
 
@@ -43,7 +43,7 @@ def turned(values: Tensor, generator: torch.Generator) -> LambdaOperator:
     return LambdaOperator(lambda v: matrix @ v, N)
 
 
-@pytest.mark.slow
+@pytest.mark.drawn
 def test_nothing_is_missed_among_what_is_certified() -> None:
     generator, certified, wrong = torch.Generator().manual_seed(0), 0, list[int]()
     ends: tuple[Which, ...] = ("largest", "smallest", "both", "magnitude")
