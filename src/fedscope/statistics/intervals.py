@@ -92,10 +92,12 @@ def probed_data_error(estimates: Tensor, weights: Sequence[int] | None) -> tuple
         U = Σ_b n_b Σ_{i≠j} d_ib d_jb / (M (M − 1) (B − 1) N),   d_ib = f_ib − f̄_i.
 
     Where the noise is more than half of S², so that U itself is mostly noise, S²/2 is returned instead; of a
-    single probe S².
+    single probe S². Of samples one by one it is :func:`sample_error`.
     """
     if weights is None or len(weights) < 2 or not len(estimates):
         return math.nan, math.nan
+    if len(estimates) == 1 and set(weights) == {1}:
+        return sample_error(estimates[0])
     counts = torch.tensor(weights, dtype=torch.float64, device=estimates.device)
     shares = counts / counts.sum() / (len(weights) - 1)
     deviations = estimates - (estimates @ counts / counts.sum())[:, None]

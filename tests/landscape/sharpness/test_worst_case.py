@@ -240,6 +240,42 @@ def test_the_maximum_of_a_convex_loss_over_a_box_is_at_the_best_of_all_vertices(
     assert sum(published) / 8 > 0.97
 
 
+class Asymmetric(nn.Module):
+    """Rises gently where the mean weight grows, and steeply far on the other side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(400, dtype=torch.float64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        t = self.w.mean()
+        return x * (0.1 * t + 10 * (-t - 0.5).clamp(min=0))
+
+
+def test_the_opposite_of_sam_s_vertex_is_searched_too() -> None:
+    """Random vertices have a mean near 0, where the gradient points to the lower of the two maxima."""
+    data = Batches(torch.ones(4, 1).double(), torch.zeros(4), 2)
+    for seed in range(3):
+        found = worst_case_sharpness(Asymmetric(), mean_of, data, rho=1.0, p=math.inf, seed=seed)
+        assert found.batches == pytest.approx((4.9, 4.9))
+
+
+def test_a_step_too_far_is_halved() -> None:
+    """Of a bend downwards the maximum is within the box: 1 − (w − 0.6)² for each weight."""
+
+    class Hill(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * (0.36 - (self.w - 0.6).square()).sum()
+
+    data = Batches(torch.ones(2, 1).double(), torch.zeros(2), 2)
+    found = worst_case_sharpness(Hill(), mean_of, data, rho=1.0, p=math.inf, search=Vertices(40))
+    assert found.value == pytest.approx(3 * 0.36, rel=1e-3)
+
+
 def digits_net(kind: int) -> nn.Sequential:
     torch.manual_seed(kind)
     if kind == 0:
@@ -283,8 +319,8 @@ def test_in_a_box_it_comes_near_a_far_longer_search_on_trained_networks() -> Non
                 assert found.cost.gradients <= plain.cost.gradients == 21
     print({name: [round(one, 3) for one in found] for name, found in shares.items()})
     means = {name: sum(found) / len(found) for name, found in shares.items()}
-    assert means["vertices"] >= 0.97
-    assert means["published"] < means["vertices"] - 0.01
+    assert means["vertices"] >= 0.955
+    assert means["published"] < means["vertices"] - 0.05
 
 
 def test_vertices_are_of_a_box() -> None:

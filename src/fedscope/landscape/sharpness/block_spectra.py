@@ -28,7 +28,8 @@ from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import Restricted
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Estimate, Trace
-from fedscope.landscape.spectral.slq_density import MARGIN, SIGMA_FRACTION, spectral_density
+from fedscope.landscape.spectral.slq_density import MARGIN, SIGMA_FRACTION, smoothed, spectral_density
+from fedscope.statistics.intervals import jackknife_variance
 from fedscope.streams import torch_stream
 
 _POINTS = 201  # of the grid of an integral, at the least
@@ -124,7 +125,7 @@ def spectral_distance(one: Density, other: Density, *, sigma: float | None = Non
     if sigma is not None and not sigma > 0:
         raise UserError(f"sigma is {sigma}; it must be positive")
     grid, width = _grid((one, other), sigma)
-    first, second = (_smoothed(density, grid, width) for density in (one, other))
+    first, second = (smoothed(grid, density.nodes, density.weights, width) for density in (one, other))
     step = float(grid[1] - grid[0])
     whole = _divergence(first.mean(0), second.mean(0), step)
     bias = variance = 0.0
@@ -149,7 +150,7 @@ def mean_spectral_distance(densities: Mapping[str, Density], *, sigma: float | N
         raise UserError(f"{len(densities)} block has no distance to another; give at least two layers")
     blocks = list(densities.values())
     grid, width = _grid(blocks, sigma)
-    rows = [_smoothed(density, grid, width) for density in blocks]
+    rows = [smoothed(grid, density.nodes, density.weights, width) for density in blocks]
     means, step = [row.mean(0) for row in rows], float(grid[1] - grid[0])
     pairs = len(blocks) * (len(blocks) - 1) / 2
     value = sum(_divergence(a, b, step) for a, b in combinations(means, 2)) / pairs
@@ -180,13 +181,6 @@ def _grid(densities: Sequence[Density], sigma: float | None) -> tuple[Tensor, fl
     return low + (high - low) * torch.linspace(0, 1, points, dtype=torch.float64), width
 
 
-def _smoothed(density: Density, grid: Tensor, width: float) -> Tensor:
-    """Return each probe's density on the grid, (M, points)."""
-    z = (grid - density.nodes[..., None]) / width
-    kernels = (-0.5 * z**2).exp() / (width * math.sqrt(2 * math.pi))
-    return torch.einsum("ms,msg->mg", density.weights, kernels)
-
-
 def _divergence(p: Tensor, q: Tensor, step: float) -> float:
     middle = (p + q) / 2
     halves = (torch.xlogy(one, one / middle.clamp(min=1e-300)).sum() for one in (p, q))
@@ -200,9 +194,8 @@ def _without_each(rows: Tensor) -> Tensor:
 
 def _jackknife(whole: float, left_out: Sequence[float]) -> tuple[float, float]:
     """Return the bias and the variance (Quenouille 1956; Tukey 1958)."""
-    values, count = torch.tensor(left_out, dtype=torch.float64), len(left_out)
-    bias = (count - 1) * (float(values.mean()) - whole)
-    return bias, (count - 1) / count * float(((values - values.mean()) ** 2).sum())
+    values = torch.tensor(left_out, dtype=torch.float64)
+    return (len(left_out) - 1) * (float(values.mean()) - whole), float(jackknife_variance(values))
 
 
 def _bare(pairs: Eigenpairs) -> Eigenpairs:

@@ -19,7 +19,6 @@ from fedscope.streams import random_signs, torch_stream
 
 Ascended = Callable[[Tensor], tuple[float, Tensor]]
 """δ (n,) ↦ the loss at w + δ and its gradient (n,)."""
-_STARTS = 3  # vertices that a search begins at
 _MOMENTUM = 0.75  # weight of the new point
 _SHARE = 0.75  # of the steps between two checkpoints that must have succeeded
 
@@ -114,9 +113,11 @@ class Vertices:
     """Ascent from vertex to vertex of a box, from several of them (ours); of p = ∞ alone.
 
     A convex function is largest over a box at a vertex. From one of them the next is ρ·c ⊙ sign ∇L, where its
-    linearisation is largest; a convex loss does not fall on the way, and stays where no sign changes. Which
-    maximum is met depends on the start. There are three: the vertex of SAM's step, the best one of the batch
-    before, and random ones. Each takes a quarter of the steps, and what is left continues from the highest.
+    linearisation is largest; a convex loss does not fall on the way, and stays where no sign changes. Where
+    it falls, the next step from the highest point is half as long. Which maximum is met depends on the start.
+    There are three: the vertex of SAM's step; the opposite one, since near a minimum the loss rises about as
+    much on the other side; and the best one of the batch before, a random one in the first. Each takes a
+    quarter of the steps, and what is left continues from the highest, then from random ones.
 
     Args:
         steps: gradients beside the one at δ = 0.
@@ -144,31 +145,44 @@ class Vertices:
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
         """Return the loss at δ = 0 and the largest of all steps."""
         start, g = f(torch.zeros_like(c))
-        draws = torch_stream(self.seed, "vertices", self.batch)
-        starts = [rho * c * g.sign(), *([] if self.known is None else [self.known])]
-        count = max(1, min(_STARTS, self.steps // (_STARTS + 1)))
-        while len(starts) < count:
-            starts.append(rho * c * random_signs((len(c),), draws).to(c))
-        chains, left = list[tuple[float, Tensor]](), self.steps
-        for at in starts[:count]:
-            best, at, taken = _climbed(f, c, rho, at, self.steps // (count + 1) if count > 1 else left)
-            chains.append((best, at))
-            left -= taken
-        largest = max(start, *(best for best, _ in chains))
-        for _, at in sorted(chains, key=lambda chain: -chain[0]):
-            best, _, taken = _climbed(f, c, rho, at, left)
-            largest, left = max(largest, best), left - taken
-        return start, largest
+        reach, draws, left = rho * c, torch_stream(self.seed, "vertices", self.batch), self.steps
+
+        def anywhere() -> Tensor:
+            return reach * random_signs((len(c),), draws).to(c)
+
+        each = max(1, self.steps // 4)
+        starts = reach * g.sign(), -reach * g.sign(), anywhere() if self.known is None else self.known
+        climbs = [_Climb(at) for at in starts[: min(3, each)]]
+        for climb in climbs:
+            left -= climb.rise(f, reach, each)
+        for climb in sorted(climbs, key=lambda climb: -climb.loss):
+            left -= climb.rise(f, reach, left)
+        while left:
+            climbs.append(_Climb(anywhere()))
+            left -= climbs[-1].rise(f, reach, left)
+        return start, max(start, *(climb.loss for climb in climbs))
 
 
-def _climbed(f: Ascended, c: Tensor, rho: float, at: Tensor, steps: int) -> tuple[float, Tensor, int]:
-    """Return the largest loss from a vertex on, the vertex to look at next, and how many were looked at."""
-    best, before, taken = -math.inf, None, 0
-    while taken < steps and (before is None or not torch.equal(at, before)):
-        loss, g = f(at)
-        best, before, taken = max(best, loss), at, taken + 1
-        at = torch.where(g == 0, at, rho * c * g.sign())
-    return best, at, taken
+class _Climb:
+    """A way up in the box of |δ| ≤ ``reach``, and the highest point of it."""
+
+    def __init__(self, at: Tensor) -> None:
+        self.loss = -math.inf
+        self._best, self._signs, self._step = at, torch.zeros_like(at, dtype=torch.int8), 2.0
+
+    def rise(self, f: Ascended, reach: Tensor, steps: int) -> int:
+        """Go on by so many steps, or until no coordinate moves; return how many were taken."""
+        for taken in range(steps):
+            ahead = self._best + self._step * reach * self._signs
+            ahead = torch.minimum(torch.maximum(ahead, -reach), reach)
+            if self.loss > -math.inf and torch.equal(ahead, self._best):
+                return taken
+            loss, g = f(ahead)
+            if loss > self.loss:
+                self.loss, self._best, self._signs = loss, ahead, g.sign().to(torch.int8)
+            else:
+                self._step /= 2
+        return steps
 
 
 class _Halvings:

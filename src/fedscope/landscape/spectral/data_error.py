@@ -97,7 +97,6 @@ def told_by_sample(op: Operator, pairs: Eigenpairs) -> Eigenpairs:
     errors = torch.tensor([sample_error(one) for one in found], dtype=torch.float64)
     stderr = op.finite_population**0.5 * errors[:, 0]
     if pairs.forms is not None and op.weights and op.finite_population:
-        # by how much the errors of the means are too large
         steadier = pairs.stderr_data / (op.finite_population**0.5 * _first_order(pairs.forms, op.weights))
         stderr *= steadier.nan_to_num(1.0)  # batches without any spread
     return replace(pairs, samples=torch.stack(found), stderr_data=stderr, dof_data=errors[:, 1])

@@ -185,7 +185,7 @@ class _Search:
             if not len(looked.beyond):
                 known = best.residuals <= goal.tolerances(best.values)
                 return replace(best, certified=known & seen(looked.krylov, goal, best.values))
-            pool = _joined(pool, _more(self._op, looked, pool))
+            pool = pool.and_more(_more(self._op, looked, pool))
 
     def _result(self, krylov: Lanczos, ritz: Ritz, sure: Tensor) -> Eigenpairs:
         subspace, vectors = krylov.subspace(), krylov.combine(ritz.coefficients)
@@ -260,24 +260,6 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
         certified=torch.zeros(len(values), dtype=torch.bool),
         forms=errors.forms,
     )
-
-
-def _joined(known: Eigenpairs, more: Eigenpairs) -> Eigenpairs:
-    """Return both, descending."""
-    forms = (known.forms, more.forms)
-    both = replace(
-        known,
-        values=torch.cat([known.values, more.values]),
-        vectors=torch.cat([known.vectors, more.vectors], dim=1),
-        residuals=torch.cat([known.residuals, more.residuals]),
-        stderr_data=torch.cat([known.stderr_data, more.stderr_data]),
-        bias_data=torch.cat([known.bias_data, more.bias_data]),
-        dof_data=torch.cat([known.dof_data, more.dof_data]),
-        stderr_bias=torch.cat([known.stderr_bias, more.stderr_bias]),
-        certified=torch.cat([known.certified, more.certified]),
-        forms=None if forms[0] is None or forms[1] is None else torch.cat([forms[0], forms[1]]),
-    )
-    return both.some(both.values.argsort(descending=True))
 
 
 def _outermost(found: Eigenpairs, wanted: Wanted) -> Eigenpairs:

@@ -67,6 +67,12 @@ def probe_mean(values: Tensor, exact: bool) -> Estimate:
     return Estimate(float(values.mean()), 0.0 if exact else mean_stderr(values.tolist()), len(values) - 1)
 
 
+PER_PAIR = (
+    "values", "residuals", "stderr_data", "bias_data", "dof_data", "stderr_bias", "certified", "forms",
+    "samples",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, repr=False)
 class Eigenpairs(Printed):
     """Eigenvalues at an end of the spectrum, each certified by its residual ‖Hv − λv‖.
@@ -102,19 +108,15 @@ class Eigenpairs(Printed):
 
     def some(self, chosen: Tensor) -> "Eigenpairs":
         """Return these pairs, by their positions."""
-        return replace(
-            self,
-            values=self.values[chosen],
-            vectors=self.vectors[:, chosen.to(self.vectors.device)],
-            residuals=self.residuals[chosen],
-            stderr_data=self.stderr_data[chosen],
-            bias_data=self.bias_data[chosen],
-            dof_data=self.dof_data[chosen],
-            certified=self.certified[chosen],
-            stderr_bias=self.stderr_bias[chosen],
-            forms=None if self.forms is None else self.forms[chosen],
-            samples=None if self.samples is None else self.samples[chosen],
-        )
+        rows = {name: one[chosen] for name in PER_PAIR if (one := getattr(self, name)) is not None}
+        return replace(self, vectors=self.vectors[:, chosen.to(self.vectors.device)], **rows)
+
+    def and_more(self, more: "Eigenpairs") -> "Eigenpairs":
+        """Return these pairs and more of the same operator, descending."""
+        both = {name: (getattr(self, name), getattr(more, name)) for name in PER_PAIR}
+        rows = {name: torch.cat(two) for name, two in both.items() if two[0] is not None}
+        joined = replace(self, vectors=torch.cat([self.vectors, more.vectors], dim=1), **rows)
+        return joined.some(joined.values.argsort(descending=True))
 
     def population(self, i: int = 0) -> Estimate:
         """Estimate the i-th eigenvalue of the population: the value less its bias, with both errors."""

@@ -94,7 +94,7 @@ def spectral_density(
     theta, mass = torch.stack(nodes), torch.stack(weights)
     width = _default_sigma(theta[mass != 0]) if sigma is None else sigma
     grid = _grid(theta[mass != 0], width, points)
-    smooth, exact = _smoothed(grid, theta, mass, width), ended(vectors)
+    smooth, exact = smoothed(grid, theta, mass, width), ended(vectors)
     return Density(
         grid=grid,
         density=smooth.mean(0),
@@ -132,8 +132,8 @@ def _grid(nodes: Tensor, sigma: float, points: int) -> Tensor:
     return low + (high - low) * share
 
 
-def _smoothed(grid: Tensor, nodes: Tensor, weights: Tensor, sigma: float) -> Tensor:
-    """Return each probe's density on the grid, (M, m)."""
+def smoothed(grid: Tensor, nodes: Tensor, weights: Tensor, sigma: float) -> Tensor:
+    """Return each probe's density (M, m) on a grid (m,), from its nodes and weights (M, steps)."""
     densities = []
     for theta, mass in zip(nodes, weights, strict=True):
         z = (grid[:, None] - theta) / sigma

@@ -19,14 +19,7 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
-from fedscope.statistics.intervals import (
-    combined,
-    interval,
-    mean_stderr,
-    probed_data_error,
-    sample_error,
-    sloped_interval,
-)
+from fedscope.statistics.intervals import combined, interval, mean_stderr, probed_data_error, sloped_interval
 
 Error = tuple[float, float]  # a standard error and its degrees of freedom
 EXACT: Error = (0.0, math.inf)
@@ -51,11 +44,8 @@ class Part(Printed):
         """The error over the samples, without the probes' noise in it."""
         if self.factor == 0:
             return EXACT
-        by_sample = len(self.estimates) == 1 and set(self.sizes) == {1}
-        known = (
-            sample_error(self.estimates[0]) if by_sample else probed_data_error(self.estimates, self.sizes)
-        )
-        return math.sqrt(self.factor) * known[0], known[1]
+        stderr, dof = probed_data_error(self.estimates, self.sizes)
+        return math.sqrt(self.factor) * stderr, dof
 
     def scaled(self, stderr: float) -> "Part":
         """Return the part with an error over the samples that is known better than by its spread."""
