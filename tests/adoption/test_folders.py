@@ -83,7 +83,7 @@ def test_a_programs_folder_is_recognised(program: str, tmp_path: Path) -> None:
         ([".metadata", "__0_0.distcp"], "torch.distributed.checkpoint.*dcp_to_torch"),
         (["checkpoint_a_1.pth", "checkpoint_b_2.pth"], "rounds of several trainings; name one file"),
         (["r1_server.pth", "r01_server.pth"], "are both of round 1; name one file"),
-        (["checkpoint.pt"], r"nor other names that docs/foreign\.md lists"),
+        (["checkpoint.pt"], "nor what else `fedscope runs add --help` names"),
     ],
 )
 def test_another_folder_is_refused_with_the_way_out(names: list[str], said: str, tmp_path: Path) -> None:

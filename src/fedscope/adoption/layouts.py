@@ -159,7 +159,7 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layou
             "global model's file, and each of these with --client K=FILE"
             if kept
             else f"{path} holds no server.pt, R_com_sel.pt, round-R-weights.npz, {' or '.join(SINGLE)}, nor "
-            "other names that docs/foreign.md lists; name the global model's file"
+            "what else `fedscope runs add --help` names; name the global model's file"
         )
     return layout
 

@@ -14,16 +14,18 @@ from torch.utils.data import Dataset
 
 from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
+from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import statistics
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
-from fedscope.workflows.sources.own import fitted_to, own_batches, own_samples, train_part
+from fedscope.workflows.sources.own import own_batches, own_samples, train_part
 from fedscope.workflows.sources.problem import Problem, own_problem
 from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source
@@ -182,7 +184,8 @@ def _network(one: Weights, on: On, bn: BatchNormMode) -> tuple[nn.Module, str, s
         raise UserError(f"model= gave {type(made).__name__}, not a torch.nn.Module")
     model = whole_copy(made)
     held: Any = one if isinstance(one, Mapping) else read(_file(one, on))
-    fitted = fitted_to(model, held, _said(one), bn)
+    wanted = model.state_dict(keep_vars=True)
+    fitted = fit(held, wanted, _said(one), statistics=statistics(model), bn=bn)
     model.load_state_dict(fitted.state)
     return model.eval(), Path(_said(one)).name, content_hash(fitted.state), fitted.notes
 

@@ -204,8 +204,8 @@ class Registry:
             return Path(reference)
         if Path(reference).is_dir() and not layout.is_run(self.root / reference):
             raise UserError(
-                f"{reference} is a folder, not a run of the registry {self.root}; name a file in it, or add "
-                "--model and --data to analyse a folder as Hugging Face writes it"
+                f"{reference} is a folder, not a run of the registry {self.root}; register it with `fedscope "
+                "runs add`, name a file in it, or add --model and --data for one as Hugging Face writes it"
             )
         if reference.endswith(".pt") or "/" in reference:
             raise UserError(f"no such file: {reference}; `fedscope runs list` shows what the registry holds")

@@ -86,8 +86,10 @@ def command(
 ) -> None:
     """Register checkpoints that another program wrote, so that every command takes them.
 
-    PATH is a file (torch.save, .safetensors, .npz), or a folder as FedAlign (server.pt with client_K.pt),
-    FedDyn, Flower, fluke, NVFlare, Plato, FLGo, pfl or Hugging Face's libraries leave it.
+    PATH is a file (torch.save, .safetensors, .npz), or a folder: server.pt with client_K.pt (FedAlign),
+    R_com_sel.pt and the like (FedDyn), round-R-weights.npz and the like (Flower), rRRRR_server.pth (fluke),
+    checkpoint_MODEL_R.pth (Plato), NAME.R (FLGo), FL_global_model.pt (NVFlare), checkpoint.pt with
+    central_optimizer.pt (pfl), model.safetensors or pytorch_model.bin (Hugging Face).
     """
     from fedscope.adoption.adding import add
     from fedscope.adoption.identity import identify

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import content_hash
-from fedscope.checkpoints.foreign.fitting import Fitted, fit
+from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
 from fedscope.checkpoints.registry.owned import adapters_of
-from fedscope.choices import BatchNormMode
 from fedscope.data.sets import catalogue as data_catalogue
 from fedscope.errors import UserError, shortened
 from fedscope.factories import called, imported, reason
@@ -46,16 +45,11 @@ def own_network(path: Path, source: Source) -> tuple[nn.Module, tuple[str, ...],
     model = own.network(str(source.model), torch.Generator() if lora else None, lora)
     whole = is_network(str(source.model)) and networks.is_folder(path)
     tensors = networks.weights(path) if whole else read(path)
-    fitted = fitted_to(model, tensors, str(path), source.bn, source.entry)
+    fitted = fit(
+        tensors, model.state_dict(keep_vars=True), str(path),
+        entry=source.entry, statistics=statistics(model), bn=source.bn,
+    )  # fmt: skip
     return filled(model, fitted.state, source, path), fitted.notes, content_hash(fitted.state)
-
-
-def fitted_to(
-    model: nn.Module, tensors: Mapping[str, Tensor], what: str, bn: BatchNormMode, entry: str = ""
-) -> Fitted:
-    """Return the network's state from ``tensors``; statistics that ``bn`` does not read may lack."""
-    wanted = model.state_dict(keep_vars=True)
-    return fit(tensors, wanted, what, entry=entry, statistics=statistics(model), bn=bn)
 
 
 def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Path) -> nn.Module:
