@@ -1,12 +1,15 @@
 """The error bars and bands of all figures: 95 % intervals, Student's, as in the verdicts."""
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.records.estimates import Entry
 from fedscope.statistics.intervals import interval
+
+if TYPE_CHECKING:  # a surface is drawn without records
+    from fedscope.records.estimates import Entry
 
 Values = NDArray[np.float64]
 NORMAL = math.inf  # degrees of freedom of an error that is known well
@@ -17,7 +20,7 @@ def reach(stderr: float, dof: float = NORMAL) -> float:
     return interval(0.0, stderr, dof)[1]
 
 
-def reach_of(entry: Entry, *stderrs: float) -> float:
+def reach_of(entry: "Entry", *stderrs: float) -> float:
     """Return half of an entry's 95 % interval of all errors; NaN where one of ``stderrs`` is not known."""
     error = None if any(map(math.isnan, (entry.value, *stderrs))) else entry.error
     return reach(*error) if error else math.nan
