@@ -21,6 +21,9 @@ import torch
 from torch.multiprocessing.spawn import start_processes
 
 from fedscope.cli.main import run
+from fedscope.cli.terminal import pulse
+
+pulse.EVERY = 1e8  # else a command's log would depend on how long it takes
 
 PRELOADED = [
     *("tests.processes", "fedscope.workflows.train.train", "fedscope.reproduce.build"),

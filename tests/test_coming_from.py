@@ -54,10 +54,8 @@ def test_both_give_the_same_number(name: str, tmp_path: Path, programs: Path) ->
     recipe = RECIPES[name]
     if lacking(recipe):
         pytest.skip(f"needs {', '.join(lacking(recipe))}")
-    # pfl runs in a process that was not forked alone
-    python = (
-        PYTHON if "flwr" in imported(recipe) else sys.executable if "pfl" in imported(recipe) else "python"
-    )
+    alone = {"pfl", "wandb"} & imported(recipe)  # which do not run in a process that was forked
+    python = PYTHON if "flwr" in imported(recipe) else sys.executable if alone else "python"
     lines = ["set -e", f"PATH={programs}:{Path(sys.executable).parent}:$PATH"]
     for block in PAGES[: PAGES.index(recipe)]:
         if block.page == recipe.page and block.language == "sh":

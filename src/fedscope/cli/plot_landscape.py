@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -156,7 +157,7 @@ def _show_outlook(targets: Targets, plane: "Plane", rounds: str | None, target: 
     from fedscope.workflows.landscape.outlook import outlooks
 
     found = outlooks(targets, plane, console.REPORTER, rounds)
-    if not console.in_json(target, console.one_or_all([one.to_json() for one in found])):
+    if not console.in_json(target, console.one_or_all([asdict(one) for one in found])):
         console.show(("line", one.described()) for one in found)
 
 

@@ -1,6 +1,6 @@
 """`fedscope report`: runs and all that was measured of them, as one interactive HTML file."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +114,7 @@ def _show_outlook(request: "ReportRequest", target: str | None) -> None:
     curvature = plans(request.targets, replace(request.curvature, clients=False), console.REPORTER)
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn)
     planes = outlooks(request.targets, plane, console.REPORTER, request.rounds)
-    if console.in_json(target, [one.to_json() for one in (*curvature, *planes)]):
+    if console.in_json(target, [*(one.to_json() for one in curvature), *map(asdict, planes)]):
         return
     lines = [line for plan in curvature for line in described(plan)] + [one.described() for one in planes]
     if request.clients:

@@ -1,6 +1,7 @@
 """`fedscope train`: run a federated method and register its checkpoints."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from math import isnan
 from pathlib import Path
 from statistics import mean, stdev
@@ -146,7 +147,7 @@ def command(
     )
     if dry_run:
         tried = trial(request, console.REPORTER)
-        if not console.in_json(json_target, tried.to_json()):
+        if not console.in_json(json_target, asdict(tried)):
             console.show(("line", line) for line in tried.described())
         return
     trained = train(request, console.REPORTER)

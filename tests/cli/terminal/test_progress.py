@@ -9,7 +9,8 @@ from rich.console import Console
 
 from fedscope.cli import main
 from fedscope.cli.terminal import console
-from fedscope.cli.terminal.pulse import EVERY, Pulse, Step
+from fedscope.cli.terminal import pulse as pulses
+from fedscope.cli.terminal.pulse import Pulse, Step
 from tests.cli.conftest import Command
 
 
@@ -70,16 +71,19 @@ def test_numbers_are_whole_at_every_width(width: int) -> None:
     assert ("…" in first) == (width < 100)
 
 
-def test_a_log_has_a_line_every_half_minute_within_a_step_and_between() -> None:
+def test_a_log_has_a_line_every_half_minute_within_a_step_and_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pulses, "EVERY", 30.0)
     clock, said = Clock(), list[str]()
     pulse = Pulse(said.append, clock)
-    assert pulse.beat() == EVERY
+    assert pulse.beat() == 30
     clock.time += 20
     pulse.said()  # something was printed
     clock.time += 20
     assert (pulse.beat(), said) == (10, [])
     clock.time += 10
-    assert pulse.beat() == EVERY
+    assert pulse.beat() == 30
     step = Step("a@3: cross-client, products", clock)
     with pulse.during(step):
         clock.time += 30
@@ -94,6 +98,7 @@ def test_a_log_has_a_line_every_half_minute_within_a_step_and_between() -> None:
 
 def test_commands_beat(fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0, 100)
+    monkeypatch.setattr(pulses, "EVERY", 30.0)
     monkeypatch.setattr(console.PULSE, "now", lambda: float(next(clock)))
     monkeypatch.setattr(console.PULSE, "last", 0.0)
     found = fedscope("runs", "list")

@@ -5,6 +5,7 @@ terminal, elsewhere as one when it has ended and one every half a minute.
 """
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -49,7 +50,8 @@ def note(text: str) -> None:
 
 
 def _beat(text: str) -> None:
-    if not (PULSE.step and errors().is_terminal):  # where a line is there and moves
+    first = os.environ.get("RANK", "0") == "0"  # of torchrun's processes
+    if first and not (PULSE.step and errors().is_terminal):  # where a line is there and moves
         note(text)
 
 

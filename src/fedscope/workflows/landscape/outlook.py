@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 import torch
 
@@ -30,10 +29,6 @@ class Outlook:
     points: int  # at most, with ``adaptive``
     point_seconds: float  # that one of them took [s]
     product_seconds: float | None  # that a product took [s]; None: no eigenvectors are looked for
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
     def described(self) -> str:
         """Return it as a line."""

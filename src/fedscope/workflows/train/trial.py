@@ -1,9 +1,8 @@
 """What a training will take: its first rounds, timed in a folder that is deleted."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 
@@ -29,13 +28,9 @@ class Trial:
     seconds: float  # of all rounds [s]
     clients: int  # of the timed round
     gradients: float  # of mini-batches in it
-    bytes_down: int  # in it, to the clients [bytes]
-    bytes_up: int  # and back [bytes]
+    bytes_down: float  # in it, to the clients [bytes]
+    bytes_up: float  # and back [bytes]
     checkpoint_bytes: int  # of a model's file [bytes]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
 
     def described(self) -> list[str]:
         """Return it in lines."""
