@@ -8,6 +8,7 @@ The tests of the dearest files are started first by it.
 """
 
 import json
+import math
 import os
 import sys
 from collections import defaultdict
@@ -82,10 +83,10 @@ def _rounded(tests: dict[str, float]) -> dict[str, float]:
 
 
 def dearest_first(items: list[pytest.Item]) -> None:
-    """Order tests by what their files cost, each file as it is."""
+    """Order tests by what their files cost, each file as it is; what is not known may be dear."""
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     of_file = {file: sum(tests.values()) for file, tests in known.items()}
-    items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], 0.0))
+    items.sort(key=lambda item: -of_file.get(item.nodeid.partition("::")[0], math.inf))
 
 
 if __name__ == "__main__":

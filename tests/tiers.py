@@ -9,7 +9,6 @@ Hypothesis, is of both: it draws less in the fast tier, and again in the rest.
 import math
 import os
 import re
-from collections.abc import Sequence
 from typing import Literal
 
 import pytest
@@ -19,9 +18,54 @@ TIERS: tuple[Tier, ...] = ("fast", "rest", "all")
 NOMINAL = 0.95  # of intervals
 EXAMPLES = 25  # of a property, in the fast tier
 
-KEPT = (  # of files or tests that are slow: the beginnings of the names of tests that stay in the fast tier
+SIX = ("fedprox", "fedsam", "scaffold", "fedbn", "fedadam", "gradaug")  # that fill every slot of a method
+OTHERS = rf"\[(?!({'|'.join(SIX)})[\],+])"  # the parameters of whole runs that only the rest makes
+LEFT_OUT = (  # patterns of the beginnings of names
+    rf"tests/federated/test_golden\.py::test_golden_losses{OTHERS}",
+    rf"tests/federated/test_laws\.py::test_(memory_survives_an_interruption|sums_train){OTHERS}",
+    rf"tests/federated/test_laws\.py::test_a_stack_is_its_clients_one_by_one{OTHERS}",
+    r"tests/federated/test_reference\.py::test_every_round_is_the_oracles\[(?!fedbn).*model=resnet_digits",
+    r"tests/figures/test_style\.py::test_the_same_input_gives_the_same_bytes\[(?!\.png|.*_landscape)",
 )
-LEFT_OUT: Sequence[str] = (  # patterns of names of tests, parameters included
+KEPT = (  # of what is slow by its file: the beginnings of names that the fast tier has
+    "tests/test_newcomer.py",
+    "tests/test_readme.py::test_a",
+    "tests/test_readme.py::test_every",
+    "tests/test_readme.py::test_it",
+    "tests/test_readme.py::test_the_flattest",
+    "tests/test_readme.py::test_the_smallest",
+    "tests/test_readme.py::test_what",
+    "tests/api/test_measure.py::test_a_misspelt_keyword_is_refused",
+    "tests/api/test_measure.py::test_a_state_dict_and_a_file_need_a_network",
+    "tests/api/test_measure.py::test_networks_are_called_as_one_names_them",
+    "tests/cli/options/test_reading.py::test_what",
+    "tests/cli/test_analysis.py::test_a_client_that_is_not_finite",
+    "tests/cli/test_analysis.py::test_a_fault_in_the_users_own_code",
+    "tests/cli/test_analysis.py::test_a_state_dict_that_does_not_fit",
+    "tests/cli/test_analysis.py::test_cross_client_needs_clients",
+    "tests/cli/test_analysis.py::test_json_is_the_contract",
+    "tests/cli/test_analysis.py::test_lambda_max_and_trace_are_the_dense_ones",
+    "tests/cli/test_analysis.py::test_other_data_than_the_checkpoints",
+    "tests/cli/test_analysis.py::test_several_checkpoints_stand_in_one_table",
+    "tests/cli/test_analysis.py::test_the_landscape_is_drawn",
+    "tests/cli/test_analysis.py::test_weights_that_are_not_finite",
+    "tests/cli/test_report.py::test_a_landscape_becomes_a_page",
+    "tests/cli/test_report.py::test_bad_input_is_one_line",
+    "tests/cli/test_report.py::test_without_computing",
+    "tests/reproduce/test_build.py::test_a_fault_empties",
+    "tests/reproduce/test_build.py::test_a_full_registry",
+    "tests/reproduce/test_build.py::test_the_command_names",
+    "tests/workflows/curvature/test_influence.py::test_of_the_test_split",
+    "tests/workflows/curvature/test_influence.py::test_parts_and_rows",
+    "tests/workflows/curvature/test_influence.py::test_where_no_sample",
+    "tests/workflows/curvature/test_measure.py",
+    "tests/workflows/curvature/test_plan.py::test_a_plan_is_near",
+    "tests/workflows/curvature/test_plan.py::test_few",
+    "tests/workflows/curvature/test_plan.py::test_rows",
+    "tests/workflows/curvature/test_plan.py::test_the",
+    "tests/workflows/curvature/test_plan.py::test_too",
+    "tests/workflows/curvature/test_plan.py::test_what",
+    "tests/workflows/curvature/test_rounds.py::test_each_run",
 )
 
 _chosen: Tier = "all"

@@ -31,9 +31,12 @@ def _alone(task: tuple[str, list[str]], write: bool) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder).resolve()
         prepared(place)
-        if kind == "artefacts":
-            return [line for name, old, new in rebuilt(names, place) for line in _told(name, old, new)]
-        found = dict(numbers_of(kind, place))
+        try:
+            if kind == "artefacts":
+                return [line for name, old, new in rebuilt(names, place) for line in _told(name, old, new)]
+            found = dict(numbers_of(kind, place))
+        except RuntimeError as fault:
+            return [str(fault)]
     if write:
         file_of(kind).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return []

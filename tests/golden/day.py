@@ -163,7 +163,8 @@ def rebuilt(names: list[str], place: Path) -> Iterator[tuple[str, Lines, Lines]]
     shutil.copytree(ROOT / "checkpoints" / "papers", papers, copy_function=_linked)
     for name in names:
         recipe, _, scale = name.rpartition("-")
-        said(f"figures build {recipe} --scale {scale} --registry {papers} --out {place / 'figures'} --json")
+        out = f"--registry {papers} --out {place / 'figures'} --partial"  # nothing is trained in their stead
+        said(f"figures build {recipe} --scale {scale} {out} --json")
         pair = (folder / "figures" / f"{name}.json" for folder in (ROOT, place))
         committed, found = (lines(json.loads(file.read_text(encoding="utf-8")), str(place)) for file in pair)
         yield name, committed, found

@@ -8,8 +8,8 @@ from typing import Any
 
 Lines = dict[str, Any]  # path in a record → number, truth value, text or null
 VOLATILE = {  # of an hour, a machine or a folder
-    "created", "device", "file", "folder", "kept", "path", "python", "registry", "saved", "seconds", "size",
-    "threads", "updated", "versions", "written",
+    "command", "created", "device", "file", "folder", "kept", "path", "python", "registry", "saved",
+    "seconds", "size", "threads", "updated", "versions", "written",
 }  # fmt: skip
 ERRORS = ("band", "bias", "bound", "dof", "error", "interval", "residual", "std", "stderr", "uncertain")
 TOLERANCE = 1e-12  # of an error, relative; values have to be equal

@@ -41,6 +41,7 @@ def test_the_printed_costs(cifar_dir: Path, method: str, millions: float, parame
     assert found.parameters_held == parameters
 
 
+@pytest.mark.slow
 def test_what_chance_decides_is_averaged(cifar_dir: Path) -> None:
     # A step's standard deviation is 4.4: 18 blocks of about 4.8, kept with 0.9 to 1.
     stochdepth = cost(federation("stochdepth", cifar_dir), draws=100).multiply_accumulates / MILLION
