@@ -1,8 +1,8 @@
 """`git:`, the history of the repository that a registry lies in: models that were deleted come back from it.
 
-A model comes from the last commit that wrote it. A whole or a partial clone has that commit; of a shallow one
-the commits and folders of its remote ``origin`` are fetched into a temporary folder, and of files the models
-that are asked for alone.
+A model comes from the last commit that wrote it, if the run of its name was this one then. A whole or a
+partial clone has that commit; of a shallow one the commits and folders of its remote ``origin`` are fetched
+into a temporary folder, and of files the models that are asked for alone.
 """
 
 import os
@@ -20,6 +20,7 @@ from fedscope.checkpoints.travel.pull import collecting, put_back
 from fedscope.checkpoints.travel.remote import CHUNK
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, remove_tree
+from fedscope.storage.limits import parse_json
 
 URL = "git:"
 _OTHER = "or name a folder or a store that the runs were pushed to"
@@ -44,12 +45,25 @@ class History:
             raise UserError(f"git: finds no repository that {root} lies in; pull in a clone, {_OTHER}")
         self._top, self._prefix = Path(top), prefix
 
-    def find(self, name: str) -> tuple[Path, str] | None:
-        """Return the repository and the object of a file of the registry; None: no commit holds it.
+    def find(self, run: Run, name: str) -> tuple[Path, str] | None:
+        """Return the repository and the object of a file of a run; None: no commit holds it.
+
+        A commit of another run of the name, by the time it was begun, does not.
 
         Raises:
             UserError: the clone is shallow, and the rest of its history cannot be fetched.
         """
+        place = self._written(f"{run.name}/{name}")
+        if place is None:
+            return None
+        manifest = f"{place[1].partition(':')[0]}:{self._prefix}{run.name}/manifest.json"
+        try:
+            then = parse_json(b"".join(_content(place[0], manifest)))["created"]
+        except (ValueError, TypeError, KeyError):
+            return None
+        return place if then == run.manifest().created else None
+
+    def _written(self, name: str) -> tuple[Path, str] | None:
         path = f"{self._prefix}{name}"
         asked = ("log", "-1", "--full-history", "--no-renames", "--diff-filter=AM", "--format=%H")
         if commit := _git(self._top, *asked, "HEAD", "--", path):
@@ -83,15 +97,18 @@ def history(root: Path) -> Iterator[History]:
         yield History(root, Path(spare))
 
 
-def pull_deleted(run: Run, commits: History, report: Report) -> Journey:
+def pull_deleted(run: Run, commits: History, report: Report, *, needed: bool = False) -> Journey:
     """Bring back the models that were deleted from a run, as far as a commit holds them.
 
     Raises:
-        UserError: a model cannot be fetched, or is not the one that the manifest has the hash of.
+        UserError: a model cannot be fetched, or is not the one that the manifest has the hash of; or one is
+            ``needed``, and no commit holds any.
     """
     names = sorted(run.manifest().checkpoints_deleted)
     lacking = [name for name in names if not os.path.lexists(run.folder / name)]
-    found = {name: at for name in lacking if (at := commits.find(f"{run.name}/{name}"))}
+    found = {name: at for name in lacking if (at := commits.find(run, name))}
+    if needed and lacking and not found:
+        raise UserError(f"no commit of {run.root} holds {', '.join(lacking)} of {run.name!r}; {_OTHER[3:]}")
     moved = []
     if found:
         with collecting(run) as staged:

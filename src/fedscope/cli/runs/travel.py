@@ -47,8 +47,7 @@ def push_command(
     if not every and not runs and url in (run.name for run in store.folders()):
         raise UserError(f"where to push {url!r}? name a folder or a URL behind it")
     place = remote(url)
-    found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
-    _travel("push", "sent", [run.name for run in found], json_target, lambda name, report: push_run(
+    _travel("push", "sent", _runs_here(store, runs, every), json_target, lambda name, report: push_run(
         store.run(name), place, report
     ))  # fmt: skip
 
@@ -87,10 +86,10 @@ def pull_command(
             raise UserError(
                 "--name has no effect with git:, which gives runs that are here their models back"
             )
-        found = store.existing() if _all(runs, every) else [store.run(one) for one in dict.fromkeys(runs)]
+        named = _runs_here(store, runs, every)
         with history.history(store.root) as commits:
-            _travel("pull", "fetched", [run.name for run in found], json_target, lambda one, report: (
-                history.pull_deleted(store.run(one), commits, report)
+            _travel("pull", "fetched", named, json_target, lambda one, report: history.pull_deleted(
+                store.run(one), commits, report, needed=not every
             ))  # fmt: skip
         return
     place = remote(url)
@@ -102,6 +101,11 @@ def pull_command(
     _travel("pull", "fetched", names, json_target, lambda one, report: pull_run(
         store, place, one, report, name
     ))  # fmt: skip
+
+
+def _runs_here(store: Registry, runs: Sequence[str], every: bool) -> list[str]:
+    found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
+    return [run.name for run in found]
 
 
 def _all(runs: Sequence[str], every: bool) -> bool:
@@ -125,7 +129,8 @@ def _travel(
             found = carry(name, report)
         journeys.append(found)
         if json_target != "-":
-            moved = f"{found.moved_bytes / 1e6:.1f} MB {done}" if found.moved else "all was there"
+            none = "nothing to fetch" if found.nowhere else "all was there"
+            moved = f"{found.moved_bytes / 1e6:.1f} MB {done}" if found.moved else none
             lost = f"; no commit holds {', '.join(found.nowhere)}" if found.nowhere else ""
             print(f"{found.run}: {found.files} files, {found.bytes / 1e6:.1f} MB; {moved}{lost}")
     console.in_json(json_target, [asdict(one) for one in journeys])
