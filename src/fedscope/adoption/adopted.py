@@ -7,12 +7,11 @@ from torch import Tensor
 
 from fedscope.adoption.identity import Identity
 from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
-from fedscope.checkpoints.file.fields import UNKNOWN, parse
+from fedscope.checkpoints.file.fields import UNKNOWN, checked_name, parse
 from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.checkpoints.registry.rows import packed
-from fedscope.checkpoints.registry.run import checked_name
 from fedscope.choices import Told
 from fedscope.errors import UserError
 from fedscope.pairing import MENDS

@@ -41,6 +41,19 @@ def _moment(text: str) -> str:
 Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts sort as their times do
 
 
+def checked_name(name: str, kind: str = "run name") -> str:
+    """Return ``name`` if it is a plain, portable file name.
+
+    Raises:
+        UserError: it is not.
+    """
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"
+        )
+    return name
+
+
 def later(default: Any) -> Any:
     """Declare a field that older records lack: with its default it is not written, so that hashes stay."""
     return Field(default, exclude_if=partial(operator.eq, default))

@@ -26,12 +26,12 @@ from shlex import quote
 from typing import TypeVar
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.fields import NAME
+from fedscope.checkpoints.file.fields import NAME, checked_name
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import addresses, missing, path_of
 from fedscope.checkpoints.registry.index import COLUMNS, Row
-from fedscope.checkpoints.registry.run import Run, checked_name
+from fedscope.checkpoints.registry.run import Run
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import (
     atomic_folder,
@@ -42,7 +42,7 @@ from fedscope.storage import (
     write_bytes,
 )
 
-__all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run", "checked_name"]
+__all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run"]
 
 
 T = TypeVar("T")

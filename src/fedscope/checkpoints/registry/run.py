@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.fields import NAME, parse
+from fedscope.checkpoints.file.fields import NAME, checked_name, parse
 from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.errors import UserError
@@ -294,19 +294,6 @@ class Run:
         if name not in self.tags():
             raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
         remove(self.folder / "tags" / name, below=self.root)
-
-
-def checked_name(name: str, kind: str = "run name") -> str:
-    """Return ``name`` if it is a plain, portable file name.
-
-    Raises:
-        UserError: it is not.
-    """
-    if not NAME.fullmatch(name):
-        raise UserError(
-            f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"
-        )
-    return name
 
 
 def _round(line: bytes, where: str, required: bool) -> Round:

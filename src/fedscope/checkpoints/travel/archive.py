@@ -15,10 +15,11 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.container import is_container, members
+from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run, checked_name
+from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch

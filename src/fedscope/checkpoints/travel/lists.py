@@ -8,9 +8,9 @@ from threading import Event
 from time import monotonic
 
 from fedscope.checkpoints.file.checkpoint import listed
+from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.run import checked_name
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import MOST_BYTES

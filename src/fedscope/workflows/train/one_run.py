@@ -7,10 +7,11 @@ from shlex import quote
 
 import torch
 
+from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run, checked_name
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.rounds import assist, train
