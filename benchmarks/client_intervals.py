@@ -34,7 +34,7 @@ class Regression(Operator):
 
     def __init__(self, rows: Tensor, batches: int = 16) -> None:
         parts = rows.tensor_split(batches)
-        sizes = [len(part) for part in parts]
+        sizes = tuple(len(part) for part in parts)
         super().__init__(rows.shape[1], dtype=rows.dtype, device="cpu", weights=sizes, blocks=BLOCKS)
         self._shares = torch.tensor(sizes, dtype=rows.dtype) / len(rows)
         self._matrices = torch.stack([part.T @ part / len(part) for part in parts])

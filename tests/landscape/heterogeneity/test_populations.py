@@ -10,6 +10,7 @@ from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape import CrossClient, cross_client
 from fedscope.landscape.heterogeneity.populations import Parts, _square
+from fedscope.statistics.intervals import sample_error
 from tests.landscape.coverage import BatchMatrices
 
 CLIENTS, BATCHES, N = 3, 5, 6
@@ -32,6 +33,16 @@ def operators(batches: Tensor, population: int | None = None) -> list[BatchMatri
 
 def measured(batches: Tensor, population: int | None = None) -> CrossClient:
     return cross_client(operators(batches, population), probes=16)
+
+
+def test_heavy_tails_of_the_parts_leave_fewer_degrees_of_freedom() -> None:
+    batches = diagonals()
+    batches[1, 0] *= 3
+    along = [one @ one.mean(0) for one in batches]
+    fewest = min(sample_error(one)[1] for one in along)
+    assert fewest < 3.7 < BATCHES - 1
+    for found in (measured(batches).H_N_population, measured(batches).H_N_scale_free_population):
+        assert found["parameter"].dof == pytest.approx(fewest)
 
 
 def relations(batches: list[Tensor], factor: float) -> tuple[Tensor, float]:

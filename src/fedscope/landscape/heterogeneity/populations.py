@@ -13,9 +13,9 @@ while ⟨D̂_k, D̂_j⟩ of clients with samples of their own is unbiased as it 
 Both terms are estimated without bias, and apart, since a jackknife over the parts counts the second twice:
 DᵀΣD + tr Σ²/N by the spread of ⟨d_b, D̂⟩, and tr Σ² by the parts' Gram matrix, whatever their distribution
 (Himeno and Yamada 2014). So the bias of √U_kk, −Var U/(8‖D‖³), and what squaring differences adds are
-removed to second order in 1/N. H_D is corrected by the delete-one jackknife, which also says how far it
-scatters (parts of unequal sizes: Busing, Meijer and van der Leeden 1999). Where the samples are N of a
-client's M, Σ is 1 − N/M times as large.
+removed to second order in 1/N. Heavy tails of ⟨d_b, D̂⟩ leave fewer degrees of freedom. H_D is corrected by
+the delete-one jackknife, which also says how far it scatters (parts of unequal sizes: Busing, Meijer and van
+der Leeden 1999). Where the samples are N of a client's M, Σ is 1 − N/M times as large.
 
 Probes tell all of it (:meth:`~fedscope.landscape.operators.base.Operator.diagonal_parts`): products of two
 probes' parts, and products of two such products of four probes, have no noise on average.
@@ -46,7 +46,7 @@ from fedscope.landscape.operators.base import Operator, runs
 from fedscope.landscape.operators.probes import block_size, rademacher
 from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.spectral.results import Estimate
-from fedscope.statistics.intervals import combined, deleted
+from fedscope.statistics.intervals import combined, deleted, sample_error
 
 PROBES = 8  # of each client
 PARTS = 16  # of each client's samples, at most
@@ -157,7 +157,7 @@ def _mean_gap(
     least = torch.tensor([one.least for one in parts], dtype=torch.float64)
     level = sizes - bends * variances / 2
     wide = torch.diag(slopes**2 * torch.maximum(variances, least))  # a row each
-    errors = [(_of_gaps(own), len(one.shares) - 1.0) for own, one in zip(wide, parts, strict=True)]
+    errors = [(_of_gaps(wide[k]), sample_error(one.onto[:, k])[1]) for k, one in enumerate(parts)]
     spread = probed[0] + _of_gaps(slopes**2 * variances)
     return mean_gap(curve, level[:, None] - level, spread, [probed, *errors], pairs, most)
 

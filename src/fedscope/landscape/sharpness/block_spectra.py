@@ -193,7 +193,6 @@ def _without_each(rows: Tensor) -> Tensor:
 
 
 def _jackknife(whole: float, left_out: Sequence[float]) -> tuple[float, float]:
-    """Return the bias and the variance (Quenouille 1956; Tukey 1958)."""
     values = torch.tensor(left_out, dtype=torch.float64)
     return (len(left_out) - 1) * (float(values.mean()) - whole), float(jackknife_variance(values))
 

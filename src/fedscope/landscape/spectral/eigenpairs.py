@@ -263,7 +263,6 @@ def _more(op: Operator, looked: Look, known: Eigenpairs) -> Eigenpairs:
 
 
 def _outermost(found: Eigenpairs, wanted: Wanted) -> Eigenpairs:
-    """Return the wanted ones of descending pairs."""
     ascending = found.values.flip(0)
     return found.some(len(ascending) - 1 - wanted.among(ascending))
 

@@ -11,6 +11,7 @@ Symbols: n parameters, T parameter tensors, k eigenpairs, M probes.
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,7 +115,7 @@ class Eigenpairs(Printed):
     def and_more(self, more: "Eigenpairs") -> "Eigenpairs":
         """Return these pairs and more of the same operator, descending."""
         both = {name: (getattr(self, name), getattr(more, name)) for name in PER_PAIR}
-        rows = {name: torch.cat(two) for name, two in both.items() if two[0] is not None}
+        rows: dict[str, Any] = {name: torch.cat(two) for name, two in both.items() if two[0] is not None}
         joined = replace(self, vectors=torch.cat([self.vectors, more.vectors], dim=1), **rows)
         return joined.some(joined.values.argsort(descending=True))
 

@@ -167,7 +167,7 @@ def test_the_data_s_error_of_lambda_max_is_that_of_the_eigenpair(k: int) -> None
     found = clients()
     op = found.operator(found.center, found.every)
     expected = top_eigenpairs(op, k=k, tol=1e-9, generator=torch_stream(0, "lanczos"))
-    one = cell(op, "global", quantities=("lambda_max",), k=k, tol=1e-9).lambda_max
+    one = cell(op, "global", quantities=["lambda_max"], k=k, tol=1e-9).lambda_max
     assert one is not None
     assert expected.samples is not None
     assert one.data == pytest.approx((float(expected.stderr_data[0]), float(expected.dof_data[0])), rel=1e-6)

@@ -49,8 +49,9 @@ class Part(Printed):
 
     def scaled(self, stderr: float) -> "Part":
         """Return the part with an error over the samples that is known better than by its spread."""
-        own = self.data[0]
-        return replace(self, estimates=self.estimates * (stderr / own)) if own > 0 else self
+        own, mean = self.data[0], self.probes[:, None]
+        ratio = stderr / own if own > 0 else 1.0
+        return replace(self, estimates=mean + ratio * (self.estimates - mean))
 
     def within(self, sizes: tuple[int, ...]) -> "Part":
         """Return a part that is known by sample as one that is known by batches of so many samples."""
