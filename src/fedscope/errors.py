@@ -23,6 +23,10 @@ class UserError(Exception):
     """
 
 
+class BusyError(UserError):
+    """Another process trains a run, or has just deleted it."""
+
+
 class DerivativeWarning(UserWarning):
     """A network's gradient is not that of its loss: what is measured then. Records and tables say it too."""
 

@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import shutil
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +14,9 @@ import pytest
 from fedscope import storage
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run
-from fedscope.checkpoints.registry.run import BusyError
-from fedscope.checkpoints.verification.verify import is_busy, verify_run
+from fedscope.checkpoints.verification.verify import is_busy, verify_root, verify_run
 from fedscope.cli.main import call
-from fedscope.errors import MENDS, UserError
+from fedscope.errors import MENDS, BusyError, UserError
 from tests.checkpoints.cases import manifest, small_run
 
 MANIFEST = "registry/small/manifest.json"  # says first what is to be deleted
@@ -115,6 +115,9 @@ def test_without_locks_runs_are_read_and_not_written(
     ):
         assert call(["runs", *line.split()]) == 0
     assert not is_busy(Run(here / "registry" / "small"))
+    with pytest.raises(UserError, match="no locks"):
+        Registry(here / "registry").create(manifest("another"))
+    assert not (here / "registry" / "another").exists()
 
 
 @pytest.mark.parametrize("leads", ["nothing", "itself", "nothing above"])
@@ -206,6 +209,18 @@ def test_a_folder_whose_name_is_no_utf_8_is_read(here: Path) -> None:
     assert call(["runs", "verify", "--registry", str(odd)]) == 0
     assert load_checkpoint(odd / "small" / "final.pt").info.run == "small"
     assert describe_checkpoint(odd / "small" / "final.pt")[0].run == "small"
+
+
+def test_an_index_that_cannot_be_opened_is_not_damaged(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = Registry(here / "registry")
+    before = registry.rows()
+
+    def unable(*_: object, **__: object) -> None:  # as of a path of 3,700 letters
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite3, "connect", unable)
+    assert list(verify_root(registry)) == []
+    assert registry.rows() == before
 
 
 def test_a_failing_disk_is_no_damage(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,14 +98,17 @@ def test_a_row_that_is_taken_away_between_two_reads_is_made_again(
 def test_only_the_rows_that_are_asked_for_are_read(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, read = registry.rows(), list[str]()
+    before, read = registry.rows(), list[object]()
     checked = index._checked
-    monkeypatch.setattr(
-        index, "_checked", lambda name, *rest: (read.append(str(name)), checked(name, *rest))[1]
-    )
+
+    def counted(name: object, *rest: object) -> object:
+        read.append(name)
+        return checked(name, *rest)
+
+    monkeypatch.setattr(index, "_checked", counted)
     assert registry.newest_rows(2) == (before[:2], 3)
     assert registry.newest().name == "c"
-    assert sorted(read) == ["a", "c", "c"]
+    assert sorted(map(str, read)) == ["a", "c", "c"]
     Run(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
     assert registry.newest_rows(2) == (before[:2], 3)
     assert registry.rows()[2]["done"] == 3

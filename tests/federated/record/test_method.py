@@ -33,7 +33,7 @@ def test_methods_add() -> None:
     [
         ("fedprx", "did you mean 'fedprox'"),
         ("zzz", "choose from fedavg"),
-        ("fedavg+", "unknown method ''"),
+        ("fedavg+", "a name lacks beside a +"),
         ("man+man", "name each part of a method once"),
         ("fedavg+fedavg", "name each part of a method once"),
         ("fedavg+man+fedavg", "name each part of a method once"),

@@ -16,7 +16,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import NAME, checked_name, parse
 from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
 from fedscope.checkpoints.file.schema import Manifest, Round
-from fedscope.errors import UserError
+from fedscope.errors import BusyError, UserError
 from fedscope.storage import (
     MOST_BYTES,
     append,
@@ -30,10 +30,6 @@ from fedscope.storage import (
     write_text,
 )
 from fedscope.storage.limits import parse_json
-
-
-class BusyError(UserError):
-    """Another process trains the run, or has just deleted it."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +157,11 @@ class Run:
 
     def _checkpoints(self, folders: str) -> list[Path]:
         found = sorted(self.folder.glob(f"{folders}/*.pt"))
-        return [
-            path for path in found if layout.kind(path.relative_to(self.folder).as_posix()) == "checkpoint"
-        ]
+        return [p for p in found if layout.kind(p.relative_to(self.folder).as_posix()) == "checkpoint"]
 
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[None]:
-        """Keep other processes from writing to the run meanwhile; a process that dies releases it.
-
-        Readers share it, and need no right to write.
+        """Keep other processes from writing to the run meanwhile; readers share that, and write nothing.
 
         Raises:
             BusyError: another process trains the run, or has just deleted it.
@@ -178,14 +170,12 @@ class Run:
         self._check_manifest()
         with ExitStack() as stack:
             try:
-                lock = locked(self.folder / layout.LOCK, below=self.root, shared=shared)
-                stack.enter_context(lock)
+                stack.enter_context(locked(self.folder / layout.LOCK, below=self.root, shared=shared))
             except (BlockingIOError, FileNotFoundError) as error:
                 if not self.has_manifest:
                     raise BusyError(f"the run {self.name!r} has just been deleted") from error
-                raise BusyError(
-                    f"another process is training {self.name!r}; wait for its end, or use another --name"
-                ) from error
+                mend = "wait for its end, or use another --name"
+                raise BusyError(f"another process is training {self.name!r}; {mend}") from error
             yield
 
     def manifest(self) -> Manifest:
@@ -231,8 +221,8 @@ class Run:
         if self.final.exists():  # first: a kill in between leaves a run of the old length, to be finished
             move(self.final, self.last, below=self.root)
         settings = manifest.settings.model_copy(update={"rounds": rounds})
-        before = (*manifest.extended, manifest.settings.rounds)
-        self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": before}))
+        extended = (*manifest.extended, manifest.settings.rounds)
+        self.write_manifest(manifest.model_copy(update={"settings": settings, "extended": extended}))
 
     @staticmethod
     def manifest_text(manifest: Manifest) -> str:
@@ -259,10 +249,8 @@ class Run:
                 if not (line.endswith(b"\n") or finished or len(line) == MOST_BYTES):
                     break
                 yield _round(line, f"{path}, line {number}", manifest.sealed_metrics)
-        if finished and not manifest.partial and number < manifest.settings.rounds:
-            raise UserError(
-                f"{path} has {number} of {manifest.settings.rounds} rounds; restore it from a copy"
-            )
+        if finished and not manifest.partial and number < (due := manifest.settings.rounds):
+            raise UserError(f"{path} has {number} of {due} rounds; restore it from a copy")
 
     def write_metrics(self, rounds: Iterable[Round]) -> None:
         """Replace all metrics."""

@@ -16,10 +16,10 @@ from fedscope.checkpoints.file.state import check_state
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.registry import Registry
 from fedscope.checkpoints.registry.rows import read_rows
-from fedscope.checkpoints.registry.run import BusyError, Run
+from fedscope.checkpoints.registry.run import Run
 from fedscope.checkpoints.verification import claims, due
 from fedscope.checkpoints.verification.account import Account, LoadedCheckpoint
-from fedscope.errors import UserError
+from fedscope.errors import BusyError, UserError
 
 _LEFT_OVER = "left over by a process that was killed; delete it"
 
