@@ -174,7 +174,7 @@ def test_the_keyboard_is_enough(visit: Callable[[str], Chrome]) -> None:
     chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert chrome.switch_to.active_element.text == "Skip to the content"
     reached = walk(chrome, lambda here: here.get_attribute("id") == "provenance-link")
-    for control in ("a Curvature", "button λ_max ± data", "input FedAvg+MAN", "input Target accuracy (%)",
+    for control in ("a Curvature", "button λmax ± data", "input FedAvg+MAN", "input Target accuracy (%)",
                     "summary Where the spectra come from"):  # fmt: skip
         assert control in reached
 

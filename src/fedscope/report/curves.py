@@ -80,18 +80,7 @@ def _chart(
         if not points:
             continue
         rounds, values = zip(*points, strict=True)
-        traces.append(
-            {
-                **look.legend_entry(subject),
-                "type": "scatter",
-                "mode": "lines+markers" if len(points) <= MOST_MARKED else "lines",
-                "x": rounds,
-                "y": look.numbers(values),
-                "line": look.line(subject),
-                "marker": {"symbol": subject.symbol, "size": 6},
-                "hovertemplate": "%{y:.4g}",
-            }
-        )
+        traces.append(look.curve(subject, rounds, values, marked=len(points) <= MOST_MARKED))
         last = max(last, *rounds)
         ends.append(f"{subject.name} ends at {values[-1]:.4g} in round {rounds[-1]}")
     if not traces:

@@ -80,6 +80,21 @@ def line(subject: Subject) -> dict[str, Any]:
     return {"color": subject.color, "dash": subject.dash, "width": LINE_WIDTH}
 
 
+def curve(subject: Subject, x: Sequence[Any], y: Any, *, marked: bool = True) -> dict[str, Any]:
+    """Return a subject's line through points, which are ``marked`` by its symbol."""
+    marker = {"marker": {"symbol": subject.symbol, "size": 6}} if marked else {}
+    return {
+        **legend_entry(subject),
+        "type": "scatter",
+        "mode": "lines+markers" if marked else "lines",
+        "x": x,
+        "y": numbers(y),
+        "line": line(subject),
+        "hovertemplate": "%{y:.4g}",
+        **marker,
+    }
+
+
 def band(subject: Subject, x: Sequence[Any], low: Sequence[Any], high: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the filled band between two curves, without a hover of its own."""
     edge = {**legend_entry(subject), "x": x, "mode": "lines", "line": {"width": 0}, "showlegend": False}

@@ -202,15 +202,7 @@ def _scale(scale: Scale) -> dict[str, Any]:
 def _line(record: LandscapeRecord, who: Subjects, name: str) -> list[dict[str, Any]]:
     subject = who[key_of(record.checkpoint)]
     x, y = look.numbers(record.axes[0].values), record.loss if name == "loss" else record.metrics[name]
-    curve = {
-        **look.legend_entry(subject),
-        "type": "scatter",
-        "mode": "lines",
-        "x": x,
-        "y": look.numbers(y),
-        "line": look.line(subject),
-        "hovertemplate": "%{y:.4g}",
-    }
+    curve = look.curve(subject, x, y, marked=False)
     if name != "loss" or not record.stderr:
         return [curve]
     pairs = list(zip(y, record.stderr, strict=True))

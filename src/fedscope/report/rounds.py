@@ -89,18 +89,7 @@ def chart(ident: str, name: str, lines: Sequence[Line], caption: str, **layout: 
         rounds, values, errors = zip(*points, strict=True)
         low, high = ([v + sign * e for v, e in zip(values, errors, strict=True)] for sign in (-1, 1))
         traces += look.band(subject, rounds, look.numbers(low), look.numbers(high))
-        traces.append(
-            {
-                **look.legend_entry(subject),
-                "type": "scatter",
-                "mode": "lines+markers",
-                "x": rounds,
-                "y": look.numbers(values),
-                "line": look.line(subject),
-                "marker": {"symbol": subject.symbol, "size": 6},
-                "hovertemplate": "%{y:.4g}",
-            }
-        )
+        traces.append(look.curve(subject, rounds, values))
         last = max(last, *rounds)
         ends.append(f"{subject.name} ends at {format_estimate(values[-1])} in round {rounds[-1]}")
     whole = look.layout("round", name, hovermode="x unified", xaxis=ticks(last), **layout)

@@ -92,15 +92,24 @@ def spectrum_chart(shown: Shown) -> Chart | None:
         tops.append(f"{subject.name} from {format_estimate(values[0])} to {format_estimate(values[-1])}")
     if not traces:
         return None
-    positive = all(value > 0 for trace in traces for value in trace["y"])
+    heights = [value for trace in traces for value in trace["y"]]
+    positive = min(heights) > 0
     layout = look.layout(
         "index, from the largest",
         "eigenvalue",
         xaxis={"dtick": 1, "range": [0.5, max(len(trace["y"]) for trace in traces) + 0.5]},
-        yaxis={"type": "log" if positive else "linear"},
+        yaxis=_log_axis(min(heights), max(heights)) if positive else {},
     )
     alt = f"The eigenvalues found one by one: {'; '.join(tops)}."
     return Chart("spectrum", alt, "Error bars: 95 % intervals over the samples.", traces, layout)
+
+
+def _log_axis(low: float, high: float) -> dict[str, Any]:
+    """Return a logarithmic axis with ticks at 1, 2 and 5 of few decades, which plotly would shorten."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 2, 5) if len(decades) < 5 else (1,)
+    ticks = [digit * 10.0**power for power in decades for digit in digits]
+    return {"type": "log", "tickvals": ticks, "ticktext": [*map(look.plain, ticks)]}
 
 
 def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list[dict[str, Any]]:

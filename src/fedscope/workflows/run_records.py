@@ -151,26 +151,24 @@ def _is_usual(problem: Problem) -> bool:
 
 def _curvature(record: HessianRecord) -> Record:
     top, trace, adaptive = record.lambda_max, record.trace, record.preconditioned
-    of_server = adaptive and _estimate(adaptive.lambda_max, adaptive.lambda_max.stderr_data)
-    if adaptive and of_server:
-        for name in ("value", "stderr"):
-            size = of_server[name]
-            of_server[name] = None if size is None else size / adaptive.stable
+    stable = adaptive and _estimate(
+        adaptive.lambda_max, adaptive.lambda_max.stderr_data, unit=adaptive.stable
+    )
     return {
         "samples": record.problem.samples,
         "lambda_max": _estimate(top, top.stderr_data),
         "trace": _estimate(trace, trace.stderr_probe, trace.stderr_data),
-        **({"preconditioned": of_server} if of_server else {}),
+        **({"preconditioned": stable} if stable else {}),
         "layers": [{"name": layer.name, **_estimate(layer, layer.stderr_data)} for layer in record.layers],
     }
 
 
-def _estimate(entry: Entry, *stderrs: float) -> dict[str, float | None]:
-    """Return value, standard error of all ``stderrs`` and its degrees of freedom; null where unknown."""
+def _estimate(entry: Entry, *stderrs: float, unit: float = 1.0) -> dict[str, float | None]:
+    """Return value and error of all ``stderrs`` in ``unit``, its degrees of freedom; null where unknown."""
     known = None if any(map(math.isnan, stderrs)) else entry.error
     stderr, dof = known or (None, None)
     return {
-        "value": None if math.isnan(entry.value) else entry.value,
-        "stderr": stderr,
+        "value": None if math.isnan(entry.value) else entry.value / unit,
+        "stderr": None if stderr is None else stderr / unit,
         "dof": dof if dof and math.isfinite(dof) else None,
     }

@@ -98,7 +98,6 @@ def tradeoff_figure(
                 axes.tick_params(labelleft=False)
             else:
                 dress_axis(axes.yaxis, y_label, axes.get_ylim(), room=POINTS * HIGH, ticks=5)
-                axes.yaxis.set_label_coords(-0.74 * LEFT / side, 0.5)
         if added:
             _draw_key(page, added, top=top - KEY_LINE)
     return page.figure

@@ -12,7 +12,7 @@ class Plane {
     // labels are of one size in pixels: on a phone they need the surface further away, and one title less
     const width = this.sides[0].clientWidth;
     this.narrow = width < 400;
-    this.home = this.scene.eye.map((part) => part * Math.min(1.45, Math.max(1.15, 570 / width)));
+    this.home = this.scene.eye.map((part) => part * Math.min(1.45, Math.max(1.08, 520 / width)));
     this.eye = this.home;
     this.slider = box.querySelector("[data-rounds]");
     for (const select of all("select", box)) select.addEventListener("change", () => this.draw());
