@@ -100,7 +100,7 @@ def compare(
 
     Args:
         *what: as for :func:`measure`; or what it returned, measured on the same samples.
-        top_k, tol, probes, trace_rtol, density, clients, recompute: see :func:`measure`.
+        top_k: see :func:`measure`, as of tol, probes, trace_rtol, density, clients and recompute.
         **on: samples, data and place, see :class:`On`.
 
     Raises:

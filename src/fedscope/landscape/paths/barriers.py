@@ -185,7 +185,7 @@ def averaging_barrier(
     average geometrically, where a server that averages buffers takes their arithmetic mean.
 
     Args:
-        model, loss_fn, batches, states, symmetry, bn: as of :func:`pair_barriers`.
+        model: as of :func:`pair_barriers`, like loss_fn, batches, states, symmetry and bn.
         weights: p_k, at least 0, in any unit; equal ones if not given.
         match: permute all networks to fit the first.
         generator: draws the orders of matching.

@@ -69,7 +69,7 @@ def update_sharpness(
         model: the server's network, from which the clients began.
         states: the clients' networks, K ``state_dict`` s.
         weights: p_k, at least 0, in any unit; equal ones if not given.
-        loss_fn, batches, bn, guess, tol: as of :func:`critical_sharpness`.
+        loss_fn: as of :func:`critical_sharpness`, like batches, bn, guess and tol.
 
     Raises:
         UserError: as of :func:`critical_sharpness`; no clients, other networks, or weights that do not fit.
