@@ -28,10 +28,10 @@ durations: $(STAMP)
 
 # The numbers of commands and artefacts against those of tests/golden, on the processor that wrote these.
 golden: $(STAMP)
-	$(BIN)/python -m tests.golden
+	$(BIN)/python -m tests.golden.run
 
 golden-write: $(STAMP)
-	$(BIN)/python -m tests.golden --write
+	$(BIN)/python -m tests.golden.run --write
 
 # The tests that `make test` skips without the real CIFAR files: FEDSCOPE_DATA=FOLDER make test-real
 test-real: $(STAMP)

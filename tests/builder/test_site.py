@@ -72,6 +72,6 @@ def test_formulas_are_set(chrome: Chrome, site: Path) -> None:
     resize(chrome, 1400)
     chrome.get((site / "explanation/clients.html").as_uri())
     formulas = "[...document.querySelectorAll('.formula math')]"
-    heights = chrome.execute_script(f"return {formulas}.map(one => one.getBoundingClientRect().height)")
-    assert len(heights) >= 3
-    assert min(heights) > 20  # a fraction stands on two lines
+    heights = f"{formulas}.map(one => one.getBoundingClientRect().height)"
+    # once the styles are there a fraction stands on two lines
+    wait(chrome, f"const all = {heights}; return all.length >= 3 && Math.min(...all) > 20")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.golden import __main__ as golden
+from tests.golden import run as golden
 from tests.golden.arithmetic import fingerprint
 from tests.golden.numbers import differences, lines
 

@@ -1,5 +1,7 @@
 """The golden day, run and compared with what is written down (``make golden``), or written down anew.
 
+    python -m tests.golden.run [--write] [PART …]    # slices, own, artefacts, …: the names of DAYS
+
 The last bits of a number are those of one kind of processor: on another the day is skipped, and says so.
 """
 
@@ -8,6 +10,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -51,11 +54,12 @@ def _told(name: str, golden: Lines, found: Lines) -> list[str]:
     return [f"{name}: {line}" for line in differing[:SHOWN]] + more
 
 
-def tasks() -> list[tuple[str, list[str]]]:
-    """Return what may run side by side, the longest first."""
-    names = artefacts()
-    halves = [("artefacts", names[0::2]), ("artefacts", names[1::2])]
-    return [("references", []), *halves, *((day, []) for day in DAYS if day != "references")]
+def tasks(*, write: bool, parts: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return what may run side by side, the longest first; artefacts are written down in ``figures/``."""
+    names = [] if write else artefacts()
+    halves = [("artefacts", half) for half in (names[0::2], names[1::2]) if half]
+    first, *others = ((day, list[str]()) for day in DAYS)
+    return [task for task in (first, *halves, *others) if not parts or task[0] in parts]
 
 
 def main() -> int:
@@ -63,17 +67,20 @@ def main() -> int:
     write, own = "--write" in sys.argv, fingerprint()
     if write:
         PROCESSOR.write_text(json.dumps({"arithmetic": own}) + "\n", encoding="utf-8")
+    elif not PROCESSOR.exists():
+        print("nothing is written down yet: make golden-write")
+        return 2
     elif own != (there := json.loads(PROCESSOR.read_text(encoding="utf-8"))["arithmetic"]):
         print(f"skipped: the golden numbers are of arithmetic {there}, this machine's is {own}")
         print("make golden-write writes them here; compare only with numbers of one machine")
         return 0
+    chosen = tasks(write=write, parts=[given for given in sys.argv[1:] if given != "--write"])
     os.environ["OMP_NUM_THREADS"] = "1"
     with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=1) as pool:
-        differing = [line for found in pool.imap(partial(_alone, write=write), tasks()) for line in found]
-    print(
-        "\n".join(differing)
-        or f"golden: {sum(map(len, DAYS.values()))} commands, {len(artefacts())} artefacts"
-    )
+        found = pool.imap(partial(_alone, write=write), chosen)
+        differing = [line for lines in found for line in lines]
+    count = sum(len(names or DAYS[day]) for day, names in chosen)
+    print("\n".join(differing) or f"golden: the numbers of {count} commands and artefacts")
     return bool(differing)
 
 
