@@ -30,7 +30,7 @@ def kind() -> Any:
     """The class of a small classifier below a prefix, with a buffer of its own beside it."""
     from lightning.pytorch import LightningModule
 
-    class Module(LightningModule):
+    class Module(LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))

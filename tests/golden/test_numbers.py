@@ -25,7 +25,7 @@ def changed(change: Any, *place: Any) -> dict[str, Any]:
     for key in way:
         inner = inner[key]
     inner[last] = change
-    return lines(record, "/here")  # type: ignore[no-any-return]
+    return lines(record, "/here")
 
 
 GOLDEN = lines(RECORD, "/here")

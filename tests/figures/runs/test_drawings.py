@@ -305,7 +305,7 @@ def test_small_gaps_leave_their_power_of_ten_to_the_axis_name_which_is_on_the_pa
     figure = draw([one], "gap")
     label = figure.axes[0].yaxis.label
     assert "in 10" in label.get_text()
-    FigureCanvasAgg(figure).draw()
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     assert label.get_window_extent().x0 >= 0
 
 

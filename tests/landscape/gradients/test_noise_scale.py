@@ -90,8 +90,8 @@ def test_intervals_cover(case: str) -> None:
             inside[name] += low <= truth[name] <= high
     shares = {name: count / draws for name, count in inside.items()}
     few = tiers.slack(draws) - tiers.slack(400)
-    low = {name: LOW.get((case, name), 0.91) - few for name in shares}
-    assert all(low[name] <= share <= 0.985 + few for name, share in shares.items()), shares
+    least = {name: LOW.get((case, name), 0.91) - few for name in shares}
+    assert all(least[name] <= share <= 0.985 + few for name, share in shares.items()), shares
 
 
 def test_all_samples_of_a_finite_population_leave_nothing_to_chance() -> None:

@@ -10,7 +10,8 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from fedscope.checkpoints.registry.registry import Registry, Run, checked_name
+from fedscope.checkpoints.file.fields import checked_name
+from fedscope.checkpoints.registry.registry import Registry, Run
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
