@@ -43,7 +43,7 @@ def _alone(task: tuple[str, list[str]], write: bool) -> list[str]:
     if write:
         file_of(kind).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         return []
-    golden = json.loads(file_of(kind).read_text(encoding="utf-8"))
+    golden = json.loads(file_of(kind).read_text(encoding="utf-8")) if file_of(kind).exists() else {}
     every = dict.fromkeys([*golden, *found])
     return [line for name in every for line in _told(name, golden.get(name, {}), found.get(name, {}))]
 
