@@ -65,9 +65,6 @@ def check_keywords(
     """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any.
 
     The choices among their values, and among those of ``named`` parameters, are checked too.
-
-    Raises:
-        UserError: there is such a keyword, and which may be meant; or as :func:`check_choices`.
     """
     from inspect import signature  # imported at the first call
 
@@ -88,9 +85,6 @@ def check_choices(annotated: object, **values: object) -> None:
     Args:
         annotated: a function, or a class with annotated fields.
         **values: by name. One whose annotation takes any text is not checked.
-
-    Raises:
-        UserError: there is such a text; which may be meant.
     """
     from typing import get_type_hints  # imported at the first call
 

@@ -14,9 +14,6 @@ def needed(extra: str, what: str) -> Iterator[None]:
     Args:
         extra: the optional dependencies of ``pyproject.toml`` that have the package.
         what: what needs it, the subject of the message.
-
-    Raises:
-        UserError: a package is not installed.
     """
     try:
         yield

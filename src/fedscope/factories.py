@@ -23,11 +23,7 @@ _INSTALLED = (
 
 
 def imported(reference: str, flag: str) -> Any:
-    """Return what ``MODULE:NAME`` names; modules of the working directory are found too.
-
-    Raises:
-        UserError: it is no such reference, or the module fails or has no such name.
-    """
+    """Return what ``MODULE:NAME`` names; modules of the working directory are found too."""
     module, _, name = reference.partition(":")
     if not (module and name):
         raise UserError(f"{flag} takes MODULE:FUNCTION, such as {EXAMPLES[flag]}, not {reference!r}")
@@ -49,11 +45,7 @@ def imported(reference: str, flag: str) -> Any:
 
 
 def called(reference: str, flag: str) -> Any:
-    """Call the function at ``MODULE:FUNCTION`` without arguments and return its result.
-
-    Raises:
-        UserError: as :func:`imported`; or the function fails.
-    """
+    """Call the function at ``MODULE:FUNCTION`` without arguments and return its result."""
     function = imported(reference, flag)
     try:
         return function()

@@ -24,11 +24,7 @@ class LoRA:
 
     @classmethod
     def parse(cls, text: str) -> "LoRA":
-        """Return what a text such as ``r=8,alpha=16,targets=c_attn+c_proj`` says; the rest is as above.
-
-        Raises:
-            UserError: it is no such text.
-        """
+        """Return what a text such as ``r=8,alpha=16,targets=c_attn+c_proj`` says; the rest is as above."""
         given = dict[str, str]()
         for part in text.split(","):
             name, equals, value = part.strip().partition("=")
@@ -51,11 +47,7 @@ class LoRA:
         return f"r={self.r},alpha={self.alpha:g}{targets}"
 
     def config(self, base: str) -> Any:
-        """Return peft's ``LoraConfig`` on the network called ``base``.
-
-        Raises:
-            UserError: peft is not installed.
-        """
+        """Return peft's ``LoraConfig`` on the network called ``base``."""
         with extras.needed(EXTRA, "--lora"):
             from peft import LoraConfig
         return LoraConfig(

@@ -137,9 +137,6 @@ def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *
         flag: the option that names such code.
         group: the entry points that register such code.
         named: the user has named them, so that they may be run in any case.
-
-    Raises:
-        UserError: they must not be run without being named, or are not found.
     """
     if any(map(pretrained.is_content, references)):
         return pretrained.unchanged(references, recorded, flag, named=named)

@@ -50,9 +50,6 @@ class Rows:
         """Return the inputs and targets of these rows, (B, …) each or what the data set collates them to.
 
         Rows that are drawn at random are a function of their ``seeds``; by default one for each row.
-
-        Raises:
-            UserError: a sample is no (input, target).
         """
         numbers = rows.tolist()
         with seeded(key(0, "own rows")):
@@ -72,9 +69,6 @@ def rows_of(data: Any, batch_size: int) -> Rows | None:
     """Return the rows of a data set, a loader, a stream or a list of samples; None of anything else.
 
     A stream (``IterableDataset``) is run through once.
-
-    Raises:
-        UserError: as :meth:`Rows.read`.
     """
     rows = _found(data, batch_size)
     if rows is None or not rows.parts:
@@ -89,11 +83,7 @@ def rows_of(data: Any, batch_size: int) -> Rows | None:
 
 
 def pair(batch: Any) -> tuple[tuple[Any, Any], bool]:
-    """Return inputs and targets of a batch, a dict being both; and whether numbers stood behind them.
-
-    Raises:
-        UserError: it is neither a pair nor a dict.
-    """
+    """Return inputs and targets of a batch, a dict being both; and whether numbers stood behind them."""
     if isinstance(batch, Mapping):
         return (batch, batch), False
     several = isinstance(batch, tuple | list)

@@ -40,11 +40,7 @@ def is_content(reference: str) -> bool:
 
 
 def name(reference: str) -> str:
-    """Return the folder, or the name of the hub, of a pretrained network.
-
-    Raises:
-        UserError: the reference is to none.
-    """
+    """Return the folder, or the name of the hub, of a pretrained network."""
     scheme, _, rest = reference.partition(":")
     if scheme != NETWORK or not rest:
         raise UserError(f"a pretrained network is hf:FOLDER or hf:NAME of the hub, not {reference!r}")
@@ -72,9 +68,6 @@ def sought(reference: str) -> None:
     """Check that a pretrained network is in its folder or in the hub's cache, or that the hub has it.
 
     The hub is asked once: its own libraries ask for every file, again and again, when it does not answer.
-
-    Raises:
-        UserError: it is nowhere.
     """
     if folder(reference) is not None:
         return
@@ -99,11 +92,7 @@ def sought(reference: str) -> None:
 
 
 def parts(reference: str) -> tuple[Path, int | None]:
-    """Return the file or folder that a reference to data names, and the tokens of a sequence if it says so.
-
-    Raises:
-        UserError: it names no file, or the length is no number from 2 up.
-    """
+    """Return the file or folder that a reference to data names, and the tokens of a sequence if it says so."""
     scheme, _, rest = reference.partition(":")
     path, colon, length = rest.rpartition(":")
     if not (scheme == TEXT and colon):
@@ -118,11 +107,7 @@ def parts(reference: str) -> tuple[Path, int | None]:
 
 
 def files(reference: str) -> tuple[Path, int | None]:
-    """Return the file or folder of data that is there, and the tokens of a sequence if the reference says so.
-
-    Raises:
-        UserError: there is no such file or folder, or the length is no number from 2 up.
-    """
+    """Return the file or folder of data that is there, and the tokens of a sequence if the reference says so."""
     path, length = parts(reference)
     if not path.exists():
         raise UserError(f"{reference}: there is no file or folder {str(path)!r}")
@@ -175,9 +160,6 @@ def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: b
         recorded: the hash of all of them at that time.
         flag: the option that names them.
         named: the user has named them, so that other content may be used, and a network fetched.
-
-    Raises:
-        UserError: they are not on this machine, or have changed, and the user has not named them.
     """
     now = combined(map(digest, references))
     if now == recorded:

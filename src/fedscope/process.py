@@ -41,9 +41,6 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
     """Set the process up for long computations and return the device; ``auto`` prefers a GPU.
 
     Without ``threads``, ``workers`` processes divide the cores; this is the ``place``-th of its machine.
-
-    Raises:
-        UserError: there is no such device here.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

@@ -56,11 +56,7 @@ class Plain(BaseModel):
 
     @classmethod
     def read(cls, content: Any, what: str = "the record") -> Self:
-        """Return the model of JSON content.
-
-        Raises:
-            UserError: a field is missing or is not what it should be; the message names it and ``what``.
-        """
+        """Return the model of JSON content."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:

@@ -45,9 +45,6 @@ def add(
         entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
         client_entry: the same in the clients' files; by default as ``entry``.
         bn: ``recalibrate``: BatchNorm's statistics may lack, and every measurement has to estimate them.
-
-    Raises:
-        UserError: a file cannot be read or does not fit the network; nothing is registered then.
     """
     layout = look(path, clients)
     newest = layout.round if round is None else round

@@ -29,9 +29,6 @@ class Adopted:
         source: the file, folder or program that it comes from.
         known: the settings that are known, by the names of :class:`Settings`; the others count as unknown.
         notes: what was renamed or left out.
-
-    Raises:
-        UserError: the name is taken, or the registry cannot be written.
     """
 
     def __init__(
@@ -140,11 +137,7 @@ class Adopted:
         samples: int | None = None,
         keep: bool = False,
     ) -> None:
-        """Write a client's last upload; ``keep``: also as the one of this round, beside those of others.
-
-        Raises:
-            UserError: the data are divided over clients, and this is none of them.
-        """
+        """Write a client's last upload; ``keep``: also as the one of this round, beside those of others."""
         if self._rows and told not in MENDS:
             counts = self._rows.spec.counts
             if client >= len(counts):

@@ -46,11 +46,7 @@ class Identity:
         flag: str = "--entry",
         bn: BatchNormMode = "eval",
     ) -> tuple[ModelSpec, Fitted]:
-        """Return the variant and the state that ``tensors`` are; for the arguments see :func:`fit`.
-
-        Raises:
-            UserError: they fit no variant; the message is about the first.
-        """
+        """Return the variant and the state that ``tensors`` are; for the arguments see :func:`fit`."""
         refusal: UserError | None = None
         for spec, wanted in self.variants:
             unread = [name for name in wanted if name.endswith(STATISTICS)]
@@ -81,9 +77,6 @@ def identify(
         augmentation: the pipeline whose normalisation the network was trained with; None: the set's first.
         test_data: ``MODULE:FACTORY`` of the samples to evaluate on, of one's own data.
         partition: a file of each client's rows, as :func:`read_partition` takes it.
-
-    Raises:
-        UserError: there is no such network or data set, or no such rows; or its files cannot be read.
     """
     dataset = resolved(dataset, DATASETS)
     if isinstance(model, str):

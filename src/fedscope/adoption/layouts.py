@@ -57,11 +57,7 @@ class Layout:
     notes: tuple[str, ...] = ()  # which files are left out
 
     def uploads(self) -> Iterator[tuple[int, Path, str, dict[str, Tensor]]]:
-        """Yield (client, file, which file or row this is, its tensors), one at a time.
-
-        Raises:
-            UserError: a file cannot be read.
-        """
+        """Yield (client, file, which file or row this is, its tensors), one at a time."""
         alike = len({path.name for path in self.clients.values()}) < len(self.clients)
         for client, path in sorted(self.clients.items()):
             yield client, path, str(path) if alike else path.name, read(path)
@@ -70,11 +66,7 @@ class Layout:
                 yield client, self.rows, f"row {client} of {self.rows.name}", {"": row}
 
     def table(self) -> Tensor:
-        """Return the array of ``rows``, (clients, numbers).
-
-        Raises:
-            UserError: it cannot be read, or has no such shape.
-        """
+        """Return the array of ``rows``, (clients, numbers)."""
         assert self.rows is not None
         table = read(self.rows)[""]
         if table.ndim != 2 or not len(table):
@@ -87,10 +79,6 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layou
 
     These are the clients' files: by number; or with the numbers in all their names, or in none; or one
     ``.npy`` with a row for each.
-
-    Raises:
-        UserError: nothing, or a folder of another layout; a client's file is missing, or whose it is is not
-            clear.
     """
     if not clients:
         return _layout(path, clients_in)
@@ -116,11 +104,7 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layou
 
 
 def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
-    """Return the files of ``--client FILE``, or by their numbers those of ``--client K=FILE``.
-
-    Raises:
-        UserError: both forms, a number twice, no file, or no number.
-    """
+    """Return the files of ``--client FILE``, or by their numbers those of ``--client K=FILE``."""
     numbers: dict[int, Path] = {}
     for text in texts:
         number, equals, file = text.partition("=")

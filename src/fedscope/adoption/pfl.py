@@ -56,11 +56,7 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         return self._recorder.run
 
     def on_train_begin(self, *, model: Any) -> Metrics:
-        """Remember the model, from whose weights the clients' updates count.
-
-        Raises:
-            UserError: clients are to be registered, and several processes simulate them.
-        """
+        """Remember the model, from whose weights the clients' updates count."""
         if self._recorder.clients != "none" and _processes() > 1:
             raise UserError("clients can be registered where one process simulates all; leave clients out")
         self.uploads.model = model

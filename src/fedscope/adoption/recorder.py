@@ -63,9 +63,6 @@ class Recorder:
             client; or, with a network of one's own, just a name for the program's data.
         source: the program, for the manifest.
         **about: see :class:`Federated`.
-
-    Raises:
-        UserError: there is no such network or data.
     """
 
     def __init__(
@@ -152,9 +149,6 @@ class Recorder:
             tensors: the network's state by name, or nameless (``"0"``, ``"1"``, …) in its order.
             samples: on which the client trained, where that is known.
             told, origin: how its number was told, and which node or user it is.
-
-        Raises:
-            UserError: the tensors are not the network's, or the number is none.
         """
         if self.clients == "none":
             return
@@ -172,9 +166,6 @@ class Recorder:
             round: counted from 1, higher than the one before.
             tensors: as of :meth:`upload`.
             metrics: as of :meth:`note`.
-
-        Raises:
-            UserError: the tensors are not the network's.
         """
         self._written_after(self._state(tensors, f"the model of round {round}"), round)
         self.note(round, metrics)
@@ -183,9 +174,6 @@ class Recorder:
         """Add scores to a round that is registered: ``accuracy``, ``loss``, ``train_loss``.
 
         Each is a number, also of numpy or torch; None, or one that is not finite, counts as unknown.
-
-        Raises:
-            UserError: a score is no number.
         """
         if round not in self._metrics:
             return

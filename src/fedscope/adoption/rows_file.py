@@ -24,9 +24,6 @@ def read_partition(path: Path, samples: int) -> ClientRows:
         path: a mapping from each client's number to its rows, or a list of rows for each client, as JSON; or
             an array for each client, as ``.npz``.
         samples: of the training set, whose first row is 0.
-
-    Raises:
-        UserError: it cannot be read, its clients are not 0, 1, …, or a row is none of the training set.
     """
     if not path.is_file():
         raise UserError(f"no such file: {path}")

@@ -58,11 +58,7 @@ class Registry(Result):
         return isinstance(name, str) and self._registry.has(name)
 
     def __getitem__(self, name: str) -> Run:
-        """Return a run.
-
-        Raises:
-            UserError: there is none of that name; which there are.
-        """
+        """Return a run."""
         return Run(self._registry.run(name))
 
     def delete(self, name: str) -> None:

@@ -29,11 +29,7 @@ class SharpnessTable(Recorded[SharpnessRecord]):
         self.records = compared(records)
 
     def __getitem__(self, name: str) -> Sharpness:
-        """Return a quantity of the first checkpoint.
-
-        Raises:
-            UserError: it was not measured.
-        """
+        """Return a quantity of the first checkpoint."""
         one = self.records[0].quantity(name)
         if one is None:
             known = ", ".join(one.name for one in self.records[0].quantities)

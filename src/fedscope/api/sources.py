@@ -101,10 +101,6 @@ def found(what: Sequence[Weights], on: On, bn: BatchNormMode = "eval") -> Found:
 
     ``bn`` says whether BatchNorm's statistics are read. Results are kept of checkpoints in their own
     registry, and not of objects, which no file holds.
-
-    Raises:
-        UserError: one of them, its network, or the data cannot be had; or one is a module or state_dict and
-            there is no ``data``.
     """
     named = names_of(what, on)
     if named is not None:
@@ -144,11 +140,7 @@ def _names(found: Sequence[str], on: On) -> list[str]:
 
 
 def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
-    """Return the references of checkpoints and their registry; None where an object is among what is given.
-
-    Raises:
-        UserError: they are of several registries, or are to have other names.
-    """
+    """Return the references of checkpoints and their registry; None where an object is among what is given."""
     given = (on.get("data"), on.get("model"), on.get("loss"))
     if not all(one is None or isinstance(one, str) for one in given):
         return None

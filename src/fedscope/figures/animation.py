@@ -35,11 +35,7 @@ def is_film_file(path: Path) -> bool:
 
 
 def check_encoder(path: Path) -> None:
-    """Check, before the work, that a film of this format can be made here.
-
-    Raises:
-        UserError: an MP4, and ffmpeg is not installed.
-    """
+    """Check, before the work, that a film of this format can be made here."""
     if path.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
         raise UserError(
             f"{path} needs the program ffmpeg, which is not installed: install it (apt-get install ffmpeg, "
@@ -52,10 +48,6 @@ def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any
 
     ``record`` (plain JSON data: the origin of the film) is embedded as the file's comment; of a record too
     long for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
-
-    Raises:
-        UserError: an MP4, and ffmpeg is not installed or cannot make it.
-        ValueError: no figure, figures of different sizes, or a record with a number that is not finite.
     """
     if not figures:
         raise ValueError("a film needs a figure")

@@ -97,11 +97,7 @@ def is_loss(metric: str) -> bool:
 
 
 def shared_scale(grids: Sequence[Grid], metric: str = "loss") -> Scale:
-    """Return the one scale on which a metric's ``grids`` (of any shape) are drawn.
-
-    Raises:
-        UserError: when no value at all is finite.
-    """
+    """Return the one scale on which a metric's ``grids`` (of any shape) are drawn."""
     finite = [grid[np.isfinite(grid)] for grid in grids]
     finite = [values for values in finite if values.size]
     if not finite:

@@ -30,11 +30,7 @@ from fedscope.records.landscape import LandscapeRecord
 
 
 def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
-    """Draw the eigenvalue densities of the records, or, where one has none, their eigenvalues.
-
-    Raises:
-        UserError: there is nothing finite to draw.
-    """
+    """Draw the eigenvalue densities of the records, or, where one has none, their eigenvalues."""
     names = titles(records)
     densities = [record.density for record in records if record.density]
     if len(densities) == len(records):
@@ -49,11 +45,7 @@ def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
 def plane(
     axes: Axes, record: LandscapeRecord, *, kind: SurfaceKind = "contour", metric: str = "loss"
 ) -> None:
-    """Draw a plane as contours, as a heat map, or in three-dimensional axes as a surface; a line as a curve.
-
-    Raises:
-        UserError: the axes have another number of dimensions than the kind, or there is nothing to draw.
-    """
+    """Draw a plane as contours, as a heat map, or in three-dimensional axes as a surface; a line as a curve."""
     surface, (name,) = read_surface(record), titles([record])
     if len(surface.axes) == 1:
         draw_profile(axes, surface, name, metric=metric)
@@ -75,11 +67,7 @@ def plane(
 
 
 def clients(axes: Axes, records: Sequence[ClientsRecord], quantity: Quantity | None = None) -> None:
-    """Draw one quantity, the first measured unless it is named: of a round dumbbells, of several the gaps.
-
-    Raises:
-        UserError: it was not measured.
-    """
+    """Draw one quantity, the first measured unless it is named: of a round dumbbells, of several the gaps."""
     name = quantity or next((one.quantity for one in records[0].flatness), None)
     found = records[0].of(name) if name else None
     if name is None or found is None:

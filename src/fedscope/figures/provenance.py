@@ -33,11 +33,7 @@ def made_from(records: Sequence[Analysis | ClientsRecord | SharpnessRecord]) -> 
 
 
 def read_record(path: Path) -> Any:
-    """Return the record in a figure (.png, .pdf, .svg, .gif), a report (.html) or a .json file.
-
-    Raises:
-        UserError: no such file, of another kind, or without a record of ours.
-    """
+    """Return the record in a figure (.png, .pdf, .svg, .gif), a report (.html) or a .json file."""
     if not path.is_file():
         raise UserError(f"no such file: {path}")
     try:
@@ -52,11 +48,7 @@ def read_record(path: Path) -> Any:
 
 
 def read_records(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
-    """Return the records in .json files, each of which holds one or a list.
-
-    Raises:
-        UserError: no such file, of another kind, or without records.
-    """
+    """Return the records in .json files, each of which holds one or a list."""
     found: list[Mapping[str, Any]] = []
     for path in paths:
         if path.suffix.lower() != ".json":

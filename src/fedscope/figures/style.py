@@ -146,11 +146,7 @@ def draw_grid(axes: Axes) -> None:
 
 
 def check_format(path: Path) -> str:
-    """Return the format that the suffix of ``path`` names: png, pdf or svg.
-
-    Raises:
-        UserError: for any other suffix.
-    """
+    """Return the format that the suffix of ``path`` names: png, pdf or svg."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("png", "pdf", "svg"):
         raise UserError(f"cannot write a figure to '{path}': name it with the suffix .png, .pdf or .svg")
@@ -162,10 +158,6 @@ def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
 
     ``record`` (plain JSON data: the origin of the figure) is embedded in the file's metadata. No date is
     written, so the same figure and record give the same bytes.
-
-    Raises:
-        UserError: for any other suffix.
-        ValueError: when ``record`` holds a number that is not finite.
     """
     kind = check_format(path)
     text = json.dumps(record, sort_keys=True, allow_nan=False)

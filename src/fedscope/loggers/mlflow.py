@@ -16,11 +16,7 @@ LONGEST = 250  # characters of a parameter's value
 
 
 class MLflow:
-    """Logs to one run of MLflow, found again by its tag.
-
-    Raises:
-        UserError: MLflow is not installed.
-    """
+    """Logs to one run of MLflow, found again by its tag."""
 
     def __init__(self) -> None:
         with needed("mlflow", "--log mlflow"):

@@ -27,10 +27,6 @@ def logger(name: str) -> Logger:
     Args:
         name: one of :data:`LOGGERS`, an entry point of the group ``fedscope.loggers``, or MODULE:FACTORY,
             which is called without arguments.
-
-    Raises:
-        UserError: there is none of that name, its package is not installed, or what the factory returns is
-            no :class:`Logger`.
     """
     if name in LOGGERS:
         return LOGGERS[name]()

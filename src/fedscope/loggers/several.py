@@ -22,9 +22,6 @@ def logged(
         run: whose metrics they are.
         loggers: by their names for messages.
         note: is told, once for each, of a logger that fails.
-
-    Raises:
-        UserError: a logger cannot be opened.
     """
     group = _Several(loggers, note)
     try:

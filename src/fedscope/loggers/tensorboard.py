@@ -10,11 +10,7 @@ from fedscope.storage import make_folder
 
 
 class TensorBoard:
-    """Writes event files; readers drop what an earlier writer wrote of the same rounds.
-
-    Raises:
-        UserError: TensorBoard is not installed.
-    """
+    """Writes event files; readers drop what an earlier writer wrote of the same rounds."""
 
     def __init__(self) -> None:
         with needed("tensorboard", "--log tensorboard"):

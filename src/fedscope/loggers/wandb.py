@@ -17,9 +17,6 @@ class WandB:
     """Logs to one run of W&B, whose id is the run's key; a continued run goes on with it.
 
     An offline run cannot be asked how far it is, so the last round is noted beside it.
-
-    Raises:
-        UserError: W&B is not installed.
     """
 
     def __init__(self) -> None:

@@ -123,11 +123,7 @@ NETWORKS = {
 
 
 def find(name: str) -> Network:
-    """Return the record of the network ``name``.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the record of the network ``name``."""
     if name not in NETWORKS:
         known = (*NETWORKS, *registered(MODELS))
         hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"
@@ -181,11 +177,7 @@ def outline(
     head: bool = False,
     shortcut: Shortcut | None = None,
 ) -> nn.Module:
-    """Return the network ``name`` without weights: on PyTorch's meta device, where it has only shapes.
-
-    Raises:
-        UserError: as :func:`build`.
-    """
+    """Return the network ``name`` without weights: on PyTorch's meta device, where it has only shapes."""
     network, chosen = find(name), dict[str, Any]()
     if head:
         if not network.residual:

@@ -20,9 +20,6 @@ def keep_probabilities(count: int, last: float, schedule: Schedule = "code") -> 
     """Return p_b of ``count`` = L blocks, the last of them ρ = ``last``.
 
     ``paper``: p_b = 1 − (b/L)(1−ρ). ``code``: p_b = 1 − ((b−1)/(L−1))(1−ρ); a single block has ρ in both.
-
-    Raises:
-        UserError: ``last`` is not in (0, 1].
     """
     if not 0 < last <= 1:
         raise UserError(f"the keep probability of the last block lies in (0, 1], {last} does not")
@@ -32,11 +29,7 @@ def keep_probabilities(count: int, last: float, schedule: Schedule = "code") -> 
 
 
 def set_depth(model: nn.Module, last: float, schedule: Schedule = "code") -> None:
-    """Give every block of ``model`` its keep probability.
-
-    Raises:
-        UserError: ``model`` has no residual branches to drop; ``last`` is not in (0, 1].
-    """
+    """Give every block of ``model`` its keep probability."""
     if not isinstance(model, ResNet):
         raise UserError(
             f"stochastic depth drops residual branches, and {type(model).__name__} has none; "
@@ -49,11 +42,7 @@ def set_depth(model: nn.Module, last: float, schedule: Schedule = "code") -> Non
 
 @contextmanager
 def gated(model: nn.Module, gates: Sequence[bool]) -> Iterator[None]:
-    """Evaluate only the branches whose gate is True, one gate per block; afterwards all of them again.
-
-    Raises:
-        ValueError: there are more or fewer gates than blocks.
-    """
+    """Evaluate only the branches whose gate is True, one gate per block; afterwards all of them again."""
     found = blocks(model)
     if len(found) != len(gates):
         raise ValueError(f"{len(gates)} gates for {len(found)} blocks")

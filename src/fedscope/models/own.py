@@ -22,9 +22,6 @@ def network(reference: str, generator: torch.Generator | None = None, lora: LoRA
 
     The factory draws from the global generators, which are seeded from it and then set back. ``lora`` are the
     adapters of a pretrained network, whose own weights are then constant.
-
-    Raises:
-        UserError: the factory fails, or returns no module.
     """
     if generator is None:
         model = _made(reference, lora)
@@ -62,10 +59,6 @@ def check_classifier(
         inputs, wanted: samples (B, …) and their classes (B,); or sequences and what follows, both (B, T).
         loss: of logits and what is wanted.
         classes: how many there must be at least.
-
-    Raises:
-        UserError: it has nothing to train, or not in float32; it fails on the samples, or returns no logits;
-            or the user's own loss is no mean over samples.
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
     kinds = {t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()}
@@ -149,11 +142,7 @@ def _fit(logits: object, wanted: Tensor, classes: int) -> bool:
 
 
 def check_stack(model: nn.Module, reference: str, inputs: Tensor, wanted: Tensor, loss: TaskLoss) -> None:
-    """Refuse a network whose copies cannot be differentiated as one batched computation.
-
-    Raises:
-        UserError: they cannot.
-    """
+    """Refuse a network whose copies cannot be differentiated as one batched computation."""
     copied = _copied(model, reference).train()
     tensors = {name: torch.stack([p.detach()] * 2) for name, p in copied.named_parameters()}
     floats = {name: torch.stack([b] * 2) for name, b in copied.named_buffers() if b.is_floating_point()}

@@ -17,9 +17,6 @@ def channels(count: int, width: float, divisor: int = 8) -> int:
 
     r(v) is max(1, ⌊v + d/2⌋ rounded down to a multiple of d), and d more where that is below 0.9 v
     (FedAlign's published code), at most ``count``; at width 1 it is ``count``.
-
-    Raises:
-        ValueError: ``width`` is not in (0, 1].
     """
     if not 0 < width <= 1:
         raise ValueError(f"a width lies in (0, 1], {width} does not")
@@ -36,10 +33,6 @@ def slim(module: nn.Module, x: Tensor, width: float, divisor: int = 8) -> Tensor
     Convolutions and padded shortcuts slim their outputs, linear layers their inputs only. BatchNorm
     normalises by the batch, at width 1 in eval mode by its running statistics, and leaves those alone;
     GroupNorm divides the channels there are into as many groups. Every block is evaluated, whatever its gate.
-
-    Raises:
-        UserError: a layer has no smaller width.
-        ValueError: ``width`` is not in (0, 1].
     """
     match module:
         case nn.Conv2d(groups=1, padding_mode="zeros"):

@@ -29,12 +29,7 @@ _OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = 
 
 
 def read(content: Any, what: str) -> list[Reported]:
-    """Return the record, or the records, in ``content``.
-
-    Raises:
-        UserError: something in it is no record of schema fedscope/hessian/1, fedscope/landscape/1 or
-            fedscope/clients/1; ``what`` names its origin.
-    """
+    """Return the record, or the records, in ``content``."""
     found = []
     for record in content if isinstance(content, list) else [content]:
         try:
@@ -67,22 +62,14 @@ def hessians(contents: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
 
 
 def landscapes(contents: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
-    """Return records of ``fedscope plot-landscape --json``.
-
-    Raises:
-        UserError: one has another schema, or is not whole.
-    """
+    """Return records of ``fedscope plot-landscape --json``."""
     return read_as(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", contents)
 
 
 def read_as(
     model: type[Record], schema: str, command: str, contents: Sequence[Mapping[str, Any]]
 ) -> list[Record]:
-    """Return the records of one command's ``--json``.
-
-    Raises:
-        UserError: one has another schema, or is not whole.
-    """
+    """Return the records of one command's ``--json``."""
     for found in (content.get("schema") for content in contents):
         if found != schema:
             raise UserError(

@@ -46,11 +46,7 @@ def refusal(path: Path, found: str, wanted: str = "file") -> UserError:
 
 
 def check(path: Path, folder: int, *wanted: str) -> None:
-    """Check that the entry at ``path``, in an open folder, is of a wanted kind, or that there is none.
-
-    Raises:
-        UserError: it is something else, such as a link or a device.
-    """
+    """Check that the entry at ``path``, in an open folder, is of a wanted kind, or that there is none."""
     found = kind(path.name, folder)
     if found is not None and found not in wanted:
         raise refusal(path, found, wanted[0])
@@ -65,11 +61,7 @@ def nothing_behind(path: Path) -> UserError:
 
 
 def is_folder(path: Path) -> bool:
-    """Say whether a folder is there, be it behind a link.
-
-    Raises:
-        UserError: it is a link that leads to nothing, as to a disk that is not mounted.
-    """
+    """Say whether a folder is there, be it behind a link."""
     if path.is_dir():
         return True
     if path.is_symlink() and not path.exists():
@@ -78,11 +70,7 @@ def is_folder(path: Path) -> bool:
 
 
 def target(path: Path, below: Path | None) -> Path:
-    """Return the path to write to: where a link leads that the user typed, else the path itself.
-
-    Raises:
-        UserError: the user's path leads to a folder, device, pipe or socket.
-    """
+    """Return the path to write to: where a link leads that the user typed, else the path itself."""
     if below is not None:
         return path
     found = kind(path, follow=True)
@@ -93,13 +81,7 @@ def target(path: Path, below: Path | None) -> Path:
 
 @contextmanager
 def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder ``path``; ``make``: missing folders are made.
-
-    Raises:
-        UserError: a component below ``below`` is a link.
-        NotADirectoryError: one is no folder.
-        FileNotFoundError: there is no such folder.
-    """
+    """Yield a descriptor of the folder ``path``; ``make``: missing folders are made."""
     place = path if below is None else below
     steps = () if below is None else path.relative_to(below).parts
     if ".." in steps:
@@ -162,11 +144,7 @@ def _stepped(handle: int, place: Path, *, make: bool) -> int:
 
 @contextmanager
 def creating(path: Path) -> Iterator[None]:
-    """Create what lies in a folder that is there; a file system that takes nothing new calls it missing.
-
-    Raises:
-        PermissionError: it is such a file system; /proc is one.
-    """
+    """Create what lies in a folder that is there; a file system that takes nothing new calls it missing."""
     try:
         yield
     except FileNotFoundError as error:

@@ -14,11 +14,7 @@ MOST_ENTRIES = 2_000_000
 
 
 def parse_json(content: bytes) -> Any:
-    """Return the plain data in ``content``.
-
-    Raises:
-        ValueError: it is no JSON, too deep, or holds a number or text that JSON cannot.
-    """
+    """Return the plain data in ``content``."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:
@@ -28,11 +24,7 @@ def parse_json(content: bytes) -> Any:
 
 
 def check_plain(value: object) -> None:
-    """Check that ``value`` is plain data that can be printed and written as JSON.
-
-    Raises:
-        ValueError: it is too deep or too large, holds another type, or a number that is not finite.
-    """
+    """Check that ``value`` is plain data that can be printed and written as JSON."""
     for leaf in leaves(value, plain=True):
         _check_leaf(leaf)
 
@@ -42,20 +34,13 @@ def check_extent(value: object) -> None:
 
     A pickle of two kilobytes makes a list of sixty times the same list of sixty times the same list, and one
     that holds itself.
-
-    Raises:
-        ValueError: it is too deep, or has too many entries, each counted as often as it is met.
     """
     for _ in leaves(value):
         pass
 
 
 def leaves(value: object, *, plain: bool = False) -> Iterator[object]:
-    """Yield what nested mappings, lists, tuples and sets hold, keys included.
-
-    Raises:
-        ValueError: they are nested too deeply, have too many entries, or a key of ``plain`` data is no text.
-    """
+    """Yield what nested mappings, lists, tuples and sets hold, keys included."""
     left, entries = [(value, 0)], 1
     while left:
         item, depth = left.pop()

@@ -24,11 +24,6 @@ def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[
 
     Readers share the lock and write nothing: without a lock file no writer has been there, and where the
     file system has no locks nobody can write.
-
-    Raises:
-        UserError: a link is in the way, or something else than a file; or the file system has no locks.
-        BlockingIOError: another process holds it, or deletes the folder that it lies in.
-        FileNotFoundError: there is no such folder.
     """
     with door.beside(path, below) as folder:
         door.check(path, folder, "file")

@@ -15,21 +15,13 @@ def cache_dir() -> Path:
 
 
 def check_target(path: Path) -> None:
-    """Refuse an output file that cannot be written, before anything long is computed.
-
-    Raises:
-        UserError: it is a folder, device, pipe or socket, or its folder cannot be written to.
-    """
+    """Refuse an output file that cannot be written, before anything long is computed."""
     if not is_writable(path, below=None):
         raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
 
 
 def is_writable(path: Path, *, below: Path | None) -> bool:
-    """Say whether permissions allow a file at ``path``; folders on the way are made when it is written.
-
-    Raises:
-        UserError: something else than a file lies there, or below ``below`` a link is on the way.
-    """
+    """Say whether permissions allow a file at ``path``; folders on the way are made when it is written."""
     folder = target(path, below).parent
     if below is not None:
         _check_way(path, below)

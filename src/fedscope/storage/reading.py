@@ -16,12 +16,7 @@ MOST_BYTES = 1 << 26  # of one JSON file
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading, without waiting: a pipe is never read.
-
-    Raises:
-        UserError: it is a folder, pipe, socket or device.
-        OSError: it cannot be opened.
-    """
+    """Open a regular file for reading, without waiting: a pipe is never read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -51,23 +46,13 @@ class _Named(FileIO):
 
 
 def regular(path: Path) -> Path:
-    """Return ``path``, to be opened by another library's reader, if it is a regular file.
-
-    Raises:
-        UserError: it is a folder, pipe, socket or device.
-        OSError: it cannot be opened.
-    """
+    """Return ``path``, to be opened by another library's reader, if it is a regular file."""
     open_regular(path).close()
     return path
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes.
-
-    Raises:
-        UserError: it is larger, or no regular file.
-        OSError: it cannot be read.
-    """
+    """Return the content of a regular file of at most ``most`` bytes."""
     with open_regular(path) as handle:
         size = os.fstat(handle.fileno()).st_size
         if size > most:
@@ -76,25 +61,14 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_end(path: Path, most: int = 1 << 16) -> bytes:
-    """Return the last ``most`` bytes of a regular file, or all of a shorter one.
-
-    Raises:
-        UserError: it is no regular file.
-        OSError: it cannot be read.
-    """
+    """Return the last ``most`` bytes of a regular file, or all of a shorter one."""
     with open_regular(path) as handle:
         handle.seek(max(0, os.fstat(handle.fileno()).st_size - most))
         return handle.read(most)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return the text of a regular file of at most ``most`` bytes of UTF-8.
-
-    Raises:
-        UserError: it is larger, or no regular file.
-        UnicodeDecodeError: it is no UTF-8.
-        OSError: it cannot be read.
-    """
+    """Return the text of a regular file of at most ``most`` bytes of UTF-8."""
     return read_bytes(path, most).decode("utf-8")
 
 

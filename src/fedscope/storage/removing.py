@@ -15,11 +15,7 @@ from fedscope.storage import door
 
 
 def remove(path: Path, *, below: Path | None, missing_ok: bool = False) -> None:
-    """Delete a regular file.
-
-    Raises:
-        FileNotFoundError: there is none, unless ``missing_ok``.
-    """
+    """Delete a regular file."""
     absent = suppress(FileNotFoundError) if missing_ok else nullcontext()
     with absent, door.beside(path, below) as folder:
         door.check(path, folder, "file")

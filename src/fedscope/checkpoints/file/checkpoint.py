@@ -77,11 +77,7 @@ def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
 
 
 def write_tensors(handle: BinaryIO, content: object) -> None:
-    """Write ``content`` with ``torch.save``.
-
-    Raises:
-        OSError: the disk is full, or a limit is reached.
-    """
+    """Write ``content`` with ``torch.save``."""
     try:
         torch.save(content, handle)
     except RuntimeError as error:  # torch's own complaint hides the reason: a full disk, an interrupt
@@ -89,21 +85,12 @@ def write_tensors(handle: BinaryIO, content: object) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read and verify a fedscope checkpoint.
-
-    Raises:
-        UserError: no such file, truncated, not a fedscope checkpoint or one of a newer fedscope, or its
-            content does not match its hashes.
-    """
+    """Read and verify a fedscope checkpoint."""
     return _verified(path, read_content(path))
 
 
 def describe_checkpoint(path: Path) -> tuple[CheckpointInfo, str]:
-    """Return the description and the content hash in ``path``, without reading its tensors.
-
-    Raises:
-        UserError: as :func:`load_checkpoint`, but for damaged weights.
-    """
+    """Return the description and the content hash in ``path``, without reading its tensors."""
     claimed = _described(path, read_content(path, mapped=True))
     return claimed.info, claimed.sha256
 
@@ -115,9 +102,6 @@ def read_content(path: Path, *, mapped: bool = False, foreign: bool = False) -> 
         path: the file.
         mapped: leave the tensors on the disk until they are used.
         foreign: put :mod:`fedscope.checkpoints.file.stand_ins` where another program's objects were.
-
-    Raises:
-        UserError: no such file, truncated or damaged, or a pickle that asks to run code.
     """
     if not path.is_file():
         raise UserError(f"no such file: {path}; `fedscope runs list` shows what the registry holds")

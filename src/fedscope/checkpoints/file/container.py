@@ -23,11 +23,7 @@ def is_container(path: Path) -> bool:
 
 
 def members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
-    """Return the members of ``archive``, a file of ``size`` bytes, by name.
-
-    Raises:
-        BadZipFile: a member is compressed, encrypted or named twice, or they claim more than the file holds.
-    """
+    """Return the members of ``archive``, a file of ``size`` bytes, by name."""
     found: dict[str, ZipInfo] = {}
     for member in archive.infolist():
         if member.compress_type != ZIP_STORED or member.flag_bits & 1:
@@ -44,10 +40,6 @@ def check_checkpoint(path: Path) -> int:
     """Check the container of a PyTorch checkpoint, the checksums of all but its tensors, and its pickle.
 
     Returns the bytes of its tensors.
-
-    Raises:
-        BadZipFile: it is damaged, or made to mislead a reader.
-        ExtentError: its pickle unpacks to much more than the file.
     """
     tensors = 0
     with ZipFile(path) as archive:
@@ -64,11 +56,7 @@ def check_checkpoint(path: Path) -> int:
 
 
 def check_before_containers(path: Path) -> None:
-    """Check the pickles at the beginning of a file that PyTorch before 1.6 wrote.
-
-    Raises:
-        ExtentError: one of them unpacks to much more than the file.
-    """
+    """Check the pickles at the beginning of a file that PyTorch before 1.6 wrote."""
     with open_regular(path) as file:
         for _ in range(_PICKLES):
             if not check_pickle(file):

@@ -42,11 +42,7 @@ Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts so
 
 
 def checked_name(name: str, kind: str = "run name") -> str:
-    """Return ``name`` if it is a plain, portable file name.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Return ``name`` if it is a plain, portable file name."""
     if not NAME.fullmatch(name):
         raise UserError(
             f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"
@@ -69,11 +65,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 def parse(kind: type[R], data: object, what: str) -> R:
-    """Validate ``data`` as a record; ``what`` names its origin in the error, ``OPTION`` the command line.
-
-    Raises:
-        UserError: the data is of another format, or a field is missing or out of range.
-    """
+    """Validate ``data`` as a record; ``what`` names its origin in the error, ``OPTION`` the command line."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:

@@ -23,21 +23,13 @@ Data = dict[str, Any]
 
 
 def seal(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of ``data`` as JSON with sorted keys.
-
-    Raises:
-        ValueError: a number in it is not finite.
-    """
+    """Return the SHA-256 of ``data`` as JSON with sorted keys."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def upgraded(data: object, current: str, what: str) -> Data:
-    """Return ``data`` converted to the format ``current``; ``what`` names it in errors.
-
-    Raises:
-        UserError: it is of a newer fedscope, or of none.
-    """
+    """Return ``data`` converted to the format ``current``; ``what`` names it in errors."""
     kind = current.rpartition("/")[0]
     found = data.get("format") if isinstance(data, dict) else None
     known = re.fullmatch(rf"{kind}/([1-9][0-9]{{0,3}})", found) if isinstance(found, str) else None

@@ -23,9 +23,6 @@ class KeptSteps:
         """Return what ``EVERY:CLIENTS:ROUNDS`` says; clients and rounds are numbers with commas, or ``all``.
 
         None keeps nothing.
-
-        Raises:
-            ValueError: it is of another form, or has a step or round 0.
         """
         if text is None:
             return cls(1, frozenset(), frozenset())

@@ -44,10 +44,6 @@ def converted_by(path: Path) -> str:
 
 
 def check_whole(folder: Path) -> None:
-    """Refuse a folder that torch.distributed.checkpoint wrote.
-
-    Raises:
-        UserError: it is one.
-    """
+    """Refuse a folder that torch.distributed.checkpoint wrote."""
     if (folder / ".metadata").is_file():
         raise UserError(f"{folder} {_IN_PARTS}")

@@ -45,11 +45,7 @@ class Array(Value):
 
     @property
     def tensor(self) -> Tensor | None:
-        """Its numbers; None of another array.
-
-        Raises:
-            ValueError, TypeError: there are not as many numbers as its shape says.
-        """
+        """Its numbers; None of another array."""
         *_, (_, shape, dtype, fortran, content) = self
         code, (_, order, *_) = dtype[0], dtype[-1]
         if not _NUMBERS.fullmatch(code):

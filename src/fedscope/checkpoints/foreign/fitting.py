@@ -65,9 +65,6 @@ def fit(
         statistics: names of BatchNorm's statistics, which may lack unless ``bn`` is ``eval``; those of a new
             layer are in their place then.
         bn: how BatchNorm is to be measured.
-
-    Raises:
-        UserError: the network's tensors are not there, or several times, or not dense in memory.
     """
     try:
         return _found(tensors, wanted, what, entry, flag)

@@ -38,9 +38,6 @@ def read(path: Path) -> dict[str, Tensor]:
     Read are files of ``torch.save`` (tensors and plain data), ``.safetensors``, ``.npy`` (one array, under
     the name ``""``), ``.npz``, folders with ``model.safetensors`` or ``pytorch_model.bin``, whole
     or in shards, and fedscope's own.
-
-    Raises:
-        UserError: nothing there, damaged, a pickle of more than plain data, or no tensor in it.
     """
     if path.is_dir():
         tensors = _folder(path)
@@ -77,9 +74,6 @@ def numbered(files: Iterable[Path]) -> dict[int, Path]:
 
     It follows the word client, in any case, with or without a separator: ``client_3_model.pt`` (PFLlib),
     ``Client3.pt``, ``round-5-client-3.npz``.
-
-    Raises:
-        UserError: two files are of one client, or a name has two numbers.
     """
     found: dict[int, Path] = {}
     for path in files:

@@ -33,9 +33,6 @@ def without_names(
         wanted: ``network.state_dict(keep_vars=True)``.
         what: the file, for messages.
         entry: take the list below this name.
-
-    Raises:
-        UserError: their number or shapes are not the network's.
     """
     if set(tensors) == {""}:
         return _cut(tensors[""], wanted, what)

@@ -70,12 +70,7 @@ class Contents(Record):
 
     @classmethod
     def from_bytes(cls, content: bytes, form: str, what: str) -> "Contents":
-        """Return the list in ``content``, of the format ``form``; ``what`` names it in errors.
-
-        Raises:
-            ValueError: it is damaged, or lists no run.
-            UserError: it is of a newer fedscope, or a field is missing or out of range.
-        """
+        """Return the list in ``content``, of the format ``form``; ``what`` names it in errors."""
         data = upgraded(parse_json(content), form, what)
         if data.pop("sha256", None) != seal(data):
             raise ValueError("its list of files does not match its hash")

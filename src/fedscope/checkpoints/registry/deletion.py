@@ -15,9 +15,6 @@ def delete_clients(run: Run) -> int:
 
     Returns:
         How many there were.
-
-    Raises:
-        UserError: the run is unfinished, or its folder is a link to elsewhere.
     """
     parts = _below("clients", "steps")
     return _delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
@@ -36,9 +33,6 @@ def delete_checkpoints(run: Run, names: Collection[str]) -> int:
 
     Returns:
         How many there were.
-
-    Raises:
-        UserError: the run is unfinished, or a name is not that of a global model.
     """
     from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
 

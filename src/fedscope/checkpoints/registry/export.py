@@ -13,11 +13,7 @@ from fedscope.storage import atomic_file, atomic_folder, write_bytes
 
 
 def export_state_dict(checkpoint: Path, out: Path) -> None:
-    """Write the verified weights of ``checkpoint`` as ``model.load_state_dict(torch.load(out))`` takes them.
-
-    Raises:
-        UserError: the checkpoint cannot be read, or is damaged.
-    """
+    """Write the verified weights of ``checkpoint`` as ``model.load_state_dict(torch.load(out))`` takes them."""
     state = load_checkpoint(checkpoint).state
     with atomic_file(out, below=None) as handle:
         write_tensors(handle, state)
@@ -27,9 +23,6 @@ def export_safetensors(checkpoint: Path, out: Path) -> None:
     """Write the verified weights of ``checkpoint`` in the safetensors format, its description as metadata.
 
     The metadata are ``fedscope`` (the description as JSON) and ``sha256`` (the content hash).
-
-    Raises:
-        UserError: the checkpoint cannot be read, or is damaged.
     """
     write_bytes(out, _safetensors(load_checkpoint(checkpoint)), below=None)
 
@@ -38,9 +31,6 @@ def export_peft(checkpoint: Path, out: Path) -> None:
     """Write the verified adapters of ``checkpoint`` as the folder that ``PeftModel.from_pretrained`` takes.
 
     The base is named there and not copied. The metadata of the weights are as in :func:`export_safetensors`.
-
-    Raises:
-        UserError: the checkpoint cannot be read, is damaged, or holds no adapters; or peft is not installed.
     """
     loaded = load_checkpoint(checkpoint)
     spec = loaded.info.model

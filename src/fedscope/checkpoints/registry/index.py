@@ -58,9 +58,6 @@ def rebuild(root: Path) -> list[Row]:
     """Make the index anew from the files; return its rows.
 
     The old one is removed with its journal, which SQLite would otherwise play back into the new one.
-
-    Raises:
-        UserError: what lies there is not the index.
     """
     if why := not_ours(root):
         raise UserError(why)
@@ -165,10 +162,6 @@ def _opened(root: Path, mode: str) -> Iterator[sqlite3.Connection]:
     """Open the index; bytes that are not UTF-8 become replacement characters, which no seal fits.
 
     SQLite opens files by their path, and waits for a pipe: so the files are checked just before.
-
-    Raises:
-        UserError: one of its files is a link, a pipe or the like.
-        NotOursError: it is another program's.
     """
     for name in _FILES:
         is_writable(root / name, below=root)

@@ -47,11 +47,7 @@ def changed_methods(manifest: Manifest) -> list[str]:
 
 
 def method_note(manifest: Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if code of the run's methods has changed since training, else "".
-
-    Raises:
-        UserError: it has, and the user has not named the method.
-    """
+    """Return a note if code of the run's methods has changed since training, else ""."""
     changed = "; ".join(changed_methods(manifest))
     if changed and manifest.settings.method not in named:
         raise UserError(f"{changed}; if it computes the same, name it: --method {manifest.settings.method}")

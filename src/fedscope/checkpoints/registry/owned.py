@@ -15,20 +15,13 @@ def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None
     """Return a note if the network's code has changed since training, else "".
 
     ``named`` are the names that the user gave.
-
-    Raises:
-        UserError: the code must not be run without being named, or is not found.
     """
     name, source = record.model.name, record.model.source
     return vouched((name,), source, "--model", MODELS, named=name in named) if is_own(name) else ""
 
 
 def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the code that makes the data, or of the loss, has changed since training, else "".
-
-    Raises:
-        UserError: as :func:`network_note`.
-    """
+    """Return a note if the code that makes the data, or of the loss, has changed since training, else ""."""
     name, test, loss = record.data.name, record.settings.test_data, record.settings.loss
     notes = list[str]()
     if is_own(name):
@@ -53,11 +46,7 @@ def names(path: Path, model: str | None, data: str | None, loss: str | None = No
 
 
 def check_content(path: Path, model: str | None, data: str | None) -> None:
-    """Refuse a pretrained network, or data in files, that are taken for a checkpoint's own and are not.
-
-    Raises:
-        UserError: they have another content.
-    """
+    """Refuse a pretrained network, or data in files, that are taken for a checkpoint's own and are not."""
     try:
         info = describe_checkpoint(path)[0]
     except UserError:  # of another program

@@ -53,11 +53,7 @@ _ANALYSES = TypeAdapter(Annotated[list[Analysis], Field(min_length=1)])
 
 
 def checkpoint_links(path: Path) -> Iterator[Link]:
-    """Yield the links from a checkpoint file back to the code, each verified.
-
-    Raises:
-        UserError: it is no checkpoint of fedscope's, or is damaged.
-    """
+    """Yield the links from a checkpoint file back to the code, each verified."""
     checkpoint = load_checkpoint(path)
     info = checkpoint.info
     what = f"client {info.client}" + (f", local step {info.step}" if info.step else "")
@@ -72,11 +68,7 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
 
 
 def record_links(registry: Registry, name: str, content: object) -> Iterator[Link]:
-    """Yield the links from the record of a figure or an analysis, ``name``, back to the code.
-
-    Raises:
-        UserError: the record names no checkpoint.
-    """
+    """Yield the links from the record of a figure or an analysis, ``name``, back to the code."""
     shown = content.get("analyses") if isinstance(content, dict) else None
     records = content if isinstance(content, list) else [content]
     try:

@@ -66,13 +66,7 @@ class Registry:
         return self.root / layout.ANALYSIS if any_run else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
-        """Make the folder of a new run, with its manifest and, if known, the rows of its clients.
-
-        Raises:
-            NameTakenError: the name is taken.
-            UserError: it is no plain file name, or the folder is none, or its file system has no locks.
-            OSError: the folder cannot be written.
-        """
+        """Make the folder of a new run, with its manifest and, if known, the rows of its clients."""
         run = Run(self.root / manifest.name)
         self.check_free(manifest.name)
         try:
@@ -89,11 +83,7 @@ class Registry:
         return run
 
     def check_free(self, name: str) -> None:
-        """Refuse a name that a new run cannot have.
-
-        Raises:
-            UserError: it is taken, or not a plain file name.
-        """
+        """Refuse a name that a new run cannot have."""
         if os.path.lexists(self.root / checked_name(name)):
             raise self._taken(name)
 
@@ -122,11 +112,7 @@ class Registry:
                     raise
 
     def matching(self, reference: str) -> list[str]:
-        """Return a reference for each run that a pattern as ``fed*@best`` is of; any other text as it is.
-
-        Raises:
-            UserError: no run's name is of the pattern.
-        """
+        """Return a reference for each run that a pattern as ``fed*@best`` is of; any other text as it is."""
         pattern, at, which = reference.partition("@")
         if not set(pattern) & set("*?[") or Path(reference).exists():
             return [reference]
@@ -143,11 +129,7 @@ class Registry:
         return Run(self.root / checked_name(name)).has_manifest
 
     def run(self, name: str) -> Run:
-        """Return the run ``name``.
-
-        Raises:
-            UserError: there is none of that name.
-        """
+        """Return the run ``name``."""
         run = Run(self.root / name)
         if NAME.fullmatch(name) and (run.has_manifest or layout.is_run(run.folder)):
             return run
@@ -169,22 +151,14 @@ class Registry:
         return [Run(self.root / name) for name in layout.runs(self.root)]
 
     def existing(self) -> list[Run]:
-        """Return every run.
-
-        Raises:
-            UserError: there is none, so that the folder is no registry.
-        """
+        """Return every run."""
         runs = self.folders()
         if not runs:
             raise UserError(f"there is no run in {self.root}; name a registry with --registry")
         return runs
 
     def newest(self) -> Run:
-        """Return the run that was created last.
-
-        Raises:
-            UserError: the registry is empty.
-        """
+        """Return the run that was created last."""
         rows, _ = self.newest_rows(1)
         if not rows:
             raise UserError(
@@ -193,11 +167,7 @@ class Registry:
         return Run(self.root / str(rows[0]["name"]))
 
     def resolve(self, reference: str | None) -> Path:
-        """Return the checkpoint file that ``reference`` names; without one, the newest run's.
-
-        Raises:
-            UserError: no such file, run, or checkpoint of that run.
-        """
+        """Return the checkpoint file that ``reference`` names; without one, the newest run's."""
         if reference is None:
             return self._checkpoint(self.newest(), "")
         if Path(reference).is_file():
@@ -239,21 +209,12 @@ class Registry:
         return index.not_ours(self.root)
 
     def rebuild(self) -> list[Row]:
-        """Make the index anew from the files and return its rows.
-
-        Raises:
-            UserError: there is no run.
-            OSError: the registry cannot be written.
-        """
+        """Make the index anew from the files and return its rows."""
         self.existing()
         return index.rebuild(self.root)
 
     def delete(self, run: Run) -> None:
-        """Delete a run: its name is free at once, even if removing its files is interrupted.
-
-        Raises:
-            UserError: another process trains it, its folder is a link, or another run was moved into it.
-        """
+        """Delete a run: its name is free at once, even if removing its files is interrupted."""
         files = (run.folder / name for name in layout.files(run.folder) if layout.kind(name) is None)
         inner = next(
             (file.parent for file in files if file.parent != run.folder and layout.is_run(file.parent)), None

@@ -60,12 +60,7 @@ def packed(rows: ClientRows) -> bytes:
 
 
 def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> ClientRows:
-    """Read `rows.zz` and compare it with ``spec``; ``size`` is that of the training set, if known.
-
-    Raises:
-        UserError: it is damaged, or has a row that the training set has not.
-        OSError: it cannot be read.
-    """
+    """Read `rows.zz` and compare it with ``spec``; ``size`` is that of the training set, if known."""
     expected = _STORED.itemsize * (sum(spec.counts) + spec.validation)
     content = _inflated(read_bytes(path, expected + _SLACK), expected)
     if content is None or _hash(spec.counts, spec.validation, content) != spec.sha256:
@@ -81,11 +76,7 @@ def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> ClientRows
 
 
 def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
-    """Return the record of a run's rows in ``round``, counted from 1; None of an older run.
-
-    Raises:
-        UserError: its manifest or its metrics cannot be read.
-    """
+    """Return the record of a run's rows in ``round``, counted from 1; None of an older run."""
     spec = run.manifest().rows
     if spec is None and round <= len(rounds := run.metrics()):
         spec = rounds[round - 1].rows
@@ -110,9 +101,6 @@ def rows_trained_on(
         round: counted from 1; it matters where every round's clients are new.
         size: of the training set.
         versions: those that the run was trained with.
-
-    Raises:
-        UserError: they are not stored here and are drawn otherwise now, or what is stored is damaged.
     """
     if run and sha256 and run.has_manifest and (spec := rows_spec(run, round)) and spec.sha256 == sha256:
         path = run.rows(None if run.manifest().rows else round)

@@ -161,12 +161,7 @@ class Run:
 
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[None]:
-        """Keep other processes from writing to the run meanwhile; readers share that, and write nothing.
-
-        Raises:
-            BusyError: another process trains the run, or has just deleted it.
-            UserError: its manifest is missing, or it is a link.
-        """
+        """Keep other processes from writing to the run meanwhile; readers share that, and write nothing."""
         self._check_manifest()
         with ExitStack() as stack:
             try:
@@ -179,11 +174,7 @@ class Run:
             yield
 
     def manifest(self) -> Manifest:
-        """Read the manifest.
-
-        Raises:
-            UserError: it is missing or damaged, or of a newer fedscope.
-        """
+        """Read the manifest."""
         self._check_manifest()
         path = self.folder / "manifest.json"
         try:
@@ -231,11 +222,7 @@ class Run:
         return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
 
     def metrics(self) -> list[Round]:
-        """Read the rounds, in order; a last line that a killed process left half-written is left out.
-
-        Raises:
-            UserError: a line is no record, or was changed, or a finished run lacks some.
-        """
+        """Read the rounds, in order; a last line that a killed process left half-written is left out."""
         return list(self.each_round())
 
     def each_round(self) -> Iterator[Round]:
@@ -266,19 +253,11 @@ class Run:
         return tuple(sorted(p.name for p in (self.folder / "tags").glob("*") if NAME.fullmatch(p.name)))
 
     def tag(self, name: str) -> None:
-        """Add a tag.
-
-        Raises:
-            UserError: it is no plain name.
-        """
+        """Add a tag."""
         touch(self.folder / "tags" / checked_name(name, "tag"), below=self.root)
 
     def untag(self, name: str) -> None:
-        """Remove a tag.
-
-        Raises:
-            UserError: the run has none of that name.
-        """
+        """Remove a tag."""
         if name not in self.tags():
             raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
         remove(self.folder / "tags" / name, below=self.root)

@@ -10,11 +10,7 @@ from fedscope.pairing import Pairing
 
 
 def whose(client: int, path: Path) -> tuple[Told, str]:
-    """Return how it was told that a file is a client's, and which file, node, user or row it was.
-
-    Raises:
-        UserError: the file says itself that it is another client's.
-    """
+    """Return how it was told that a file is a client's, and which file, node, user or row it was."""
     try:
         info = describe_checkpoint(path)[0]
     except UserError:  # of another program
@@ -30,11 +26,7 @@ def whose(client: int, path: Path) -> tuple[Told, str]:
 
 
 def pairing_in(run: Run) -> Pairing | None:
-    """Return the pairing of a run's last uploads; None where it has none.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
+    """Return the pairing of a run's last uploads; None where it has none."""
     files = {int(path.stem): path for path in run.clients()}
     if not files:
         return None

@@ -12,12 +12,7 @@ STORES = ("s3", "gs", "hf", "https", "http")
 
 
 def remote(url: str) -> Remote:
-    """Return the place that ``url`` names: a path, ``file:``, or a scheme of :data:`STORES`.
-
-    Raises:
-        UserError: another scheme, a URL that holds a password or may hold a key, or a backend that is not
-            installed.
-    """
+    """Return the place that ``url`` names: a path, ``file:``, or a scheme of :data:`STORES`."""
     scheme, rest = _split(url)
     if scheme in (None, "file"):
         path = url2pathname("/" + rest.lstrip("/") if rest.startswith("/") else rest) if scheme else url

@@ -29,11 +29,7 @@ _CHUNK = 1 << 20
 
 
 def export_run(run: Run, out: Path, only: Path | None = None) -> None:
-    """Write all files of a run to the archive ``out``; with ``only``, of its checkpoints that one alone.
-
-    Raises:
-        UserError: `verify` finds a fault in what would be taken, or the run is being trained.
-    """
+    """Write all files of a run to the archive ``out``; with ``only``, of its checkpoints that one alone."""
     with run.locked(shared=True), atomic_file(out, below=None) as handle:
         manifest = run.manifest()
         names = [name for name in layout.files(run.folder) if _belongs(run, name, only)]
@@ -56,12 +52,7 @@ def export_run(run: Run, out: Path, only: Path | None = None) -> None:
 
 
 def import_run(registry: Registry, path: Path, name: str | None = None) -> Run:
-    """Add the run in the archive ``path`` to the registry, under its own name or under ``name``.
-
-    Raises:
-        UserError: it is no archive, is of a newer fedscope, damaged, or holds what no run has; or the name
-            is taken.
-    """
+    """Add the run in the archive ``path`` to the registry, under its own name or under ``name``."""
     if not path.is_file():
         raise UserError(f"no such file: {path}")
     try:

@@ -33,9 +33,6 @@ class History:
     Args:
         root: the registry.
         spare: a folder that is there as long as this is, for what a shallow clone lacks.
-
-    Raises:
-        UserError: git is not installed, or the registry lies in no repository.
     """
 
     def __init__(self, root: Path, spare: Path):
@@ -49,9 +46,6 @@ class History:
         """Return the repository and the object of a file of a run; None: no commit holds it.
 
         A commit of another run of the name, by the time it was begun, does not.
-
-        Raises:
-            UserError: the clone is shallow, and the rest of its history cannot be fetched.
         """
         place = self._written(f"{run.name}/{name}")
         if place is None:
@@ -98,12 +92,7 @@ def history(root: Path) -> Iterator[History]:
 
 
 def pull_deleted(run: Run, commits: History, report: Report, *, needed: bool = False) -> Journey:
-    """Bring back the models that were deleted from a run, as far as a commit holds them.
-
-    Raises:
-        UserError: a model cannot be fetched, or is not the one that the manifest has the hash of; or one is
-            ``needed``, and no commit holds any.
-    """
+    """Bring back the models that were deleted from a run, as far as a commit holds them."""
     names = sorted(run.manifest().checkpoints_deleted)
     lacking = [name for name in names if not os.path.lexists(run.folder / name)]
     found = {name: at for name in lacking if (at := commits.find(run, name))}

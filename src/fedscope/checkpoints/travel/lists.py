@@ -34,11 +34,7 @@ class Journey:
 
 
 def paced(remote: Remote, place: str) -> Iterator[bytes]:
-    """Yield the content of the file at ``place`` in parts, unless they come too slowly ever to end.
-
-    Raises:
-        UserError: in more than a minute, fewer bytes a second come than any line carries.
-    """
+    """Yield the content of the file at ``place`` in parts, unless they come too slowly ever to end."""
     begun, size = monotonic(), 0
     with closing(remote.read(place)) as parts:
         for part in parts:
@@ -57,13 +53,7 @@ def list_place(name: str) -> str:
 
 
 def known_list(remote: Remote, name: str) -> Contents:
-    """Return the list of a run that may not be there.
-
-    Raises:
-        Absent: it is not.
-        ValueError: it is damaged.
-        UserError: it cannot be read, or is of a newer fedscope.
-    """
+    """Return the list of a run that may not be there."""
     content = bytearray()
     for chunk in paced(remote, list_place(name)):
         content += chunk
@@ -73,11 +63,7 @@ def known_list(remote: Remote, name: str) -> Contents:
 
 
 def read_list(remote: Remote, name: str) -> Contents:
-    """Return the list of a run that must be there.
-
-    Raises:
-        UserError: it is not, or it is damaged, of another run, or of a newer fedscope.
-    """
+    """Return the list of a run that must be there."""
     try:
         contents = known_list(remote, name)
     except Absent as error:

@@ -31,10 +31,6 @@ def pull_run(
     """Fetch the run ``name``, under its own name or as ``called``, and the results of its models.
 
     A run that is here already gets back the models that were deleted from it, and is not changed otherwise.
-
-    Raises:
-        UserError: there is no such run at the remote, another one of its name is here, a file is damaged,
-            missing or changed meanwhile, the run has a fault, or the disk has too little room.
     """
     contents, root = read_list(remote, name), registry.root
     run = Run(root / checked_name(called or name))
@@ -78,11 +74,7 @@ def collecting(run: Run) -> Iterator[Run]:
 
 
 def put_back(run: Run, staged: Run, names: Sequence[str]) -> None:
-    """Move models that were deleted from a run back into it, once each has the hash that its manifest has.
-
-    Raises:
-        UserError: one has another hash: then none is moved, and what was collected is deleted.
-    """
+    """Move models that were deleted from a run back into it, once each has the hash that its manifest has."""
     with run.locked():
         known = run.manifest().checkpoints_deleted
         for name in names:
@@ -101,9 +93,6 @@ def _lacking(run: Run, contents: Contents, remote: Remote) -> Mapping[str, File]
     """Return what a run that is here gets: models deleted from it, and results.
 
     Its manifest may give another name, and tags may differ.
-
-    Raises:
-        UserError: the run here is another, or in another state.
     """
     same = run.has_manifest and run.manifest().created == contents.created
     deleted = run.manifest().checkpoints_deleted if same else {}

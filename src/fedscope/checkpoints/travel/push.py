@@ -22,10 +22,6 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
     """Send a run and the results of its models; an earlier state of it at the remote is replaced.
 
     Models that were deleted here, and results that are not here, stay listed where the remote has them.
-
-    Raises:
-        UserError: the run is being trained or has a fault, another run of its name is at the remote, it
-            has come further there or is partial here alone, or the remote cannot be written.
     """
     with run.locked(shared=True):
         check_run(run, taken=lambda name: layout.kind(name) is not None)  # other files are not sent
@@ -78,11 +74,7 @@ def _hashes(content: bytes) -> set[str]:
 
 
 def _successor(remote: Remote, contents: Contents, manifest: Manifest) -> Contents:
-    """Return the list that replaces the remote's, with what that has of models and results gone here.
-
-    Raises:
-        UserError: it would replace another run, one with more rounds, or by a partial one what that lacks.
-    """
+    """Return the list that replaces the remote's, with what that has of models and results gone here."""
     try:
         there = known_list(remote, contents.run)
     except (Absent, ValueError):  # none, or a damaged one: it is written anew

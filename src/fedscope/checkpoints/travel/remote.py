@@ -38,34 +38,17 @@ class Remote(ABC):
 
     @abstractmethod
     def read(self, place: str) -> Generator[bytes, None, None]:
-        """Yield the content of the file at ``place`` in parts.
-
-        Raises:
-            Absent: there is none.
-            UserError: it cannot be read.
-        """
+        """Yield the content of the file at ``place`` in parts."""
 
     @abstractmethod
     def write(self, place: str, content: Path | bytes, tick: Tick) -> None:
-        """Write a file, which is there as a whole or not at all.
-
-        Raises:
-            UserError: it cannot be written.
-        """
+        """Write a file, which is there as a whole or not at all."""
 
     @abstractmethod
     def entries(self, folder: str) -> list[str]:
-        """Return the names in a folder; none if there is no such folder.
-
-        Raises:
-            UserError: they cannot be listed.
-        """
+        """Return the names in a folder; none if there is no such folder."""
 
     def runs(self) -> list[str]:
-        """Return the names of the runs that were pushed.
-
-        Raises:
-            UserError: they cannot be listed.
-        """
+        """Return the names of the runs that were pushed."""
         names = (name.removesuffix(".json") for name in self.entries("runs") if name.endswith(".json"))
         return sorted(name for name in names if NAME.fullmatch(name))

@@ -102,11 +102,7 @@ def elsewhere(run: Run) -> list[str]:
 
 
 def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = lambda name: True) -> None:
-    """Refuse a run with a fault, in a file that is ``taken``; ``name`` is the run's if not the folder's.
-
-    Raises:
-        UserError: the first fault.
-    """
+    """Refuse a run with a fault, in a file that is ``taken``; ``name`` is the run's if not the folder's."""
     for fault in verify_run(run, name=name):
         if taken(fault.path.partition("/")[2] or "manifest.json"):
             raise UserError(f"{fault.path}: {fault.problem}")

@@ -95,11 +95,7 @@ class Dataset:
         return len(self.classes) if self.train.targets is None else 1
 
     def with_loss(self, reference: str | None) -> "Dataset":
-        """Return the data set with the loss MODULE:FUNCTION of the user's own; without one, as it is.
-
-        Raises:
-            UserError: there is none.
-        """
+        """Return the data set with the loss MODULE:FUNCTION of the user's own; without one, as it is."""
         if reference is None:
             return self
         loss = imported(reference, "--loss")
@@ -114,11 +110,7 @@ class Dataset:
 
 
 def part(split: Split, count: int | None, seed: int, purpose: str) -> Tensor:
-    """Return the rows of ``split`` that a run with ``seed`` uses, ascending: all, or a draw of ``count``.
-
-    Raises:
-        UserError: there are fewer.
-    """
+    """Return the rows of ``split`` that a run with ``seed`` uses, ascending: all, or a draw of ``count``."""
     if count is None:
         return torch.arange(len(split))
     if count > len(split):

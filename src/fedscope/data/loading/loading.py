@@ -26,9 +26,6 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
 
     What was decoded is cached: from local files by their content, from the hub under the data set's name,
     where it works offline and is fetched again once that folder is deleted.
-
-    Raises:
-        UserError: nothing to read there, an unreadable file, or no network for the hub.
     """
     if record.built_in:
         if data_dir is not None:

@@ -25,9 +25,6 @@ def local(record: Record, folder: Path, *, fetch: bool = True) -> DataFiles:
     """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
 
     Domains that are not there come from the hub, if it has them, unless ``fetch`` is false.
-
-    Raises:
-        UserError: they are not there, or a part is missing.
     """
     for home in (folder / record.folder, folder):
         if home.is_dir():
@@ -39,11 +36,7 @@ def local(record: Record, folder: Path, *, fetch: bool = True) -> DataFiles:
 
 
 def from_hub(record: Record) -> DataFiles:
-    """Return the data set's files, fetched from the hub where they are not in its cache.
-
-    Raises:
-        UserError: the hub has no copy, or it cannot be fetched.
-    """
+    """Return the data set's files, fetched from the hub where they are not in its cache."""
     if record.hub:
         files = shards.fetch(record.hub)
         return DataFiles(_every(files), partial(_read_shards, record, files))

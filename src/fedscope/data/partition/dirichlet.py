@@ -28,9 +28,6 @@ def dirichlet_balanced(
     Draws, for each attempt: for each class in ascending order one permutation of its rows, then N Dirichlet
     shares, again while all of them fall on full clients. After the attempt that is accepted: one permutation
     of each client's rows, in client order.
-
-    Raises:
-        UserError: too few samples, or no draw in a thousand gave every client 10 of them.
     """
     _check_enough("dirichlet_balanced", len(labels), clients)
     by_class = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -75,9 +72,6 @@ def quantity_skew(
     draw that leaves a client below 10 samples is discarded. The cuts are at ⌊(q_1 + … + q_k)·n⌋.
 
     Draws one permutation of all rows, and then N shares for each attempt.
-
-    Raises:
-        UserError: too few samples, or no draw in a thousand gave every client 10 of them.
     """
     _check_enough("quantity_skew", len(labels), clients)
     rows = generator.permutation(len(labels)).astype(np.int64)
@@ -113,9 +107,6 @@ def dirichlet_equal(
     Draws: N×C Dirichlet shares; then for each sample the place of the client in the list of open ones (the
     last of the list takes the place of a client that is served), and one uniform number u for the class: the
     first c at which the cumulative weights exceed u times their sum.
-
-    Raises:
-        UserError: the shares are not finite at so large an α.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     by_class = [np.flatnonzero(codes == c).tolist() for c in range(len(classes))]
@@ -155,9 +146,6 @@ def dirichlet_in_turn(
 
     Draws: N×C Dirichlet shares, one permutation of each class's rows in ascending order of the classes, and
     then one uniform number for each sample, as :func:`dirichlet_equal`, new shares before it where needed.
-
-    Raises:
-        UserError: the shares are not finite at so large, or so small, an α.
     """
     classes, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     prior = alpha * counts / len(labels)

@@ -49,11 +49,7 @@ class Divided(NamedTuple):
 
 
 def division(settings: Divides) -> Division:
-    """Return how the settings divide the data.
-
-    Raises:
-        UserError: unknown partition, a parameter of it is missing or out of range, or no row can be held out.
-    """
+    """Return how the settings divide the data."""
     if settings.validation and settings.partition in FRESH:
         raise UserError(
             f"--partition {settings.partition} has new clients in every round, who share rows; leave "
@@ -69,9 +65,6 @@ def divided(split: Split, settings: Divides, round: int = 1) -> Divided:
     """Return each client's rows of the training split in ``round``, counted from 1.
 
     Of each client's n_k rows a random ⌊share·n_k⌋ are held out; where clients share rows, of all of them.
-
-    Raises:
-        UserError: there is no such division of this data, or none would be held out, or all of a client's.
     """
     parts = divide(
         split,

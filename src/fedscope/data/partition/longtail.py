@@ -25,9 +25,6 @@ def longtail_stateless(
 
     Draws, for each client: a permutation of all rows, of which the first ⌊φn⌋ are the draw, and a permutation
     of the classes; both again while the client would be left with nothing.
-
-    Raises:
-        UserError: φ·n is less than one sample per class.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     drawn = math.floor(phi * len(labels) + 1e-9)  # 1000 of 10,000 at 0.1, whatever 0.1 is in binary

@@ -37,9 +37,6 @@ def by_shards(labels: Labels, clients: int, generator: np.random.Generator, *, s
     Rows of a class stay in the order in which they are stored.
 
     Draws one permutation of the shards: client k takes those at places k·s … (k+1)·s − 1.
-
-    Raises:
-        UserError: more shards than samples.
     """
     if clients * shards > len(labels):
         raise UserError(
@@ -62,9 +59,6 @@ def fixed_classes(
 
     Draws: for each client its other classes, without replacement; then, for each class in ascending order,
     one permutation of its rows.
-
-    Raises:
-        UserError: more classes per client than there are, or a class with fewer rows than clients.
     """
     names, codes = np.unique(labels, return_inverse=True)
     if classes_per_client > len(names):
@@ -128,11 +122,7 @@ _BY_LABEL: dict[str, Callable[..., list[Rows]]] = {
 
 @dataclass(frozen=True)
 class Division:
-    """A partitioner by name, the number of clients N, and its parameters.
-
-    Raises:
-        UserError: an unknown kind, no client, or a parameter of the kind missing or out of range.
-    """
+    """A partitioner by name, the number of clients N, and its parameters."""
 
     kind: str
     clients: int  # of one round, where each round's clients are new
@@ -186,10 +176,6 @@ def partition(
     ``holders`` how many clients there are, some of whom may have none of these rows.
 
     A class without a row is left out: no client holds it, and no number is drawn for it.
-
-    Raises:
-        UserError: more clients than the data can serve, no acceptable draw found, or no domains known where
-            the kind needs them.
     """
     if division.kind == "per_domain":
         if domains is None:
@@ -226,9 +212,6 @@ def divide(
 
     ``train_samples`` is the size of the part that is used (None: all). Only the kinds in ``FRESH`` are drawn
     anew in each ``round`` (from 0).
-
-    Raises:
-        UserError: as :func:`partition`, or fewer than ``train_samples``.
     """
     if split.loss and split.targets is not None and division.kind not in WITHOUT_CLASSES:
         raise UserError(

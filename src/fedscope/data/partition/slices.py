@@ -22,9 +22,6 @@ def iid_per_class(labels: Labels, clients: int, generator: np.random.Generator) 
 
     Every client has the same class shares to the sample; n_c mod N rows of a class belong to no client
     (Yashwanth et al. 2024 on CIFAR-100, where nothing is left over).
-
-    Raises:
-        UserError: a class has fewer than N rows.
     """
     classes, sizes = np.unique(labels, return_counts=True)
     if sizes.min() < clients:
@@ -43,9 +40,6 @@ def iid_slices(labels: Labels, clients: int, generator: np.random.Generator) -> 
     """Cut the rows, in the order in which they are stored, into nearly equal parts; draws nothing.
 
     Only alike if the data set is stored in random order, as CIFAR is (Yashwanth et al. 2024).
-
-    Raises:
-        UserError: the rows are sorted by class.
     """
     if labels[0] != labels[-1] and bool((np.diff(labels) >= 0).all()):
         raise UserError(
@@ -56,11 +50,7 @@ def iid_slices(labels: Labels, clients: int, generator: np.random.Generator) -> 
 
 
 def per_domain(domains: Labels, clients: int) -> list[Rows]:
-    """Give client k all rows of the k-th domain in ascending order (Li et al. 2021, FedBN).
-
-    Raises:
-        UserError: there are not as many domains with rows as clients, or one in between has none.
-    """
+    """Give client k all rows of the k-th domain in ascending order (Li et al. 2021, FedBN)."""
     known = np.unique(domains)
     if known[-1] >= len(known):
         missing = np.setdiff1d(np.arange(known[-1]), known)

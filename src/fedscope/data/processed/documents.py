@@ -33,9 +33,6 @@ def documents(path: Path) -> dict[str, list[Document]]:
 
     Parts are ``train.KIND`` and ``test.KIND``, folders of these names, or the splits of a data set that
     ``save_to_disk`` wrote.
-
-    Raises:
-        UserError: there are no documents, or one has no text.
     """
     if any((path / name).is_file() for name in _SAVED):
         found = _saved(path)

@@ -24,9 +24,6 @@ def load(reference: str, test: str | None, model: str | None) -> tuple[Split, Sp
         reference: of the data; what they call a test split is what is evaluated on.
         test: other data to evaluate on, all of them.
         model: the network ``hf:NAME`` whose tokenizer or image processor prepares them.
-
-    Raises:
-        UserError: no such data, or no such network; or ``test`` is of another kind.
     """
     kind = reference.partition(":")[0]
     if test and test.partition(":")[0] != kind:

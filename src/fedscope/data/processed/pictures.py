@@ -24,9 +24,6 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
     """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names.
 
     ``model`` is the network ``hf:NAME`` whose processor prepares them.
-
-    Raises:
-        UserError: transformers or datasets is not installed, there are no such images, or no processor.
     """
     parts = _loaded(path)
     names = _classes(parts, path)

@@ -20,11 +20,7 @@ from fedscope.task_loss import IGNORED
 
 
 def tokenizer(model: str, what: str) -> Any:
-    """Return the tokenizer of the network ``hf:NAME``, for ``what``.
-
-    Raises:
-        UserError: transformers is not installed, there is no such network, or it has none.
-    """
+    """Return the tokenizer of the network ``hf:NAME``, for ``what``."""
     with needed("transformers", what):
         from transformers import AutoTokenizer
     pretrained.sought(model)
@@ -40,9 +36,6 @@ def length_for(model: str, asked: int | None, what: str) -> int:
     """Return how many tokens of ``what`` make a sequence for the network ``hf:NAME``.
 
     They are as many as ``asked``, else LENGTH or as many as it has positions for.
-
-    Raises:
-        UserError: transformers is not installed, there is no such network, or it takes no so long sequences.
     """
     with needed("transformers", what):
         from transformers import AutoConfig

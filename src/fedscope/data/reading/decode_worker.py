@@ -29,11 +29,7 @@ def begin() -> None:
 
 
 def crops(requests: Sequence[Request], side: int) -> Pixels:
-    """Return the images (N, 3, side, side).
-
-    Raises:
-        UserError: one cannot be read or decoded; the message names it.
-    """
+    """Return the images (N, 3, side, side)."""
     return np.stack([_crop(request, side) for request in requests])
 
 
@@ -46,11 +42,7 @@ def _crop(request: Request, side: int) -> Pixels:
 
 
 def read_bytes(path: str, offset: int, length: int) -> bytes:
-    """Return a part of a file.
-
-    Raises:
-        UserError: the file cannot be read.
-    """
+    """Return a part of a file."""
     try:
         with open_regular(path) as file:
             file.seek(offset)

@@ -30,9 +30,6 @@ def opened(encoded: bytes, where: str, *, grey: bool = False) -> Image.Image:
     """Return the image with three channels, decoded.
 
     ``grey``: an image without three channels is converted to grey first, as in FedBN's loaders.
-
-    Raises:
-        UserError: it cannot be decoded; the message says ``where`` it lies.
     """
     try:
         image: Image.Image = Image.open(BytesIO(encoded))
@@ -44,11 +41,7 @@ def opened(encoded: bytes, where: str, *, grey: bool = False) -> Image.Image:
 
 
 def check_header(encoded: bytes, where: str) -> None:
-    """Read an image's format and size, and nothing else.
-
-    Raises:
-        UserError: it is no image.
-    """
+    """Read an image's format and size, and nothing else."""
     try:
         Image.open(BytesIO(encoded))
     except Exception as error:  # as above
@@ -56,11 +49,7 @@ def check_header(encoded: bytes, where: str) -> None:
 
 
 def exact(encoded: bytes, where: str, side: int) -> Pixels:
-    """Return the image as (3, side, side).
-
-    Raises:
-        UserError: it cannot be decoded, or has another size.
-    """
+    """Return the image as (3, side, side)."""
     image = opened(encoded, where)
     if image.size != (side, side):
         raise UserError(
@@ -70,21 +59,13 @@ def exact(encoded: bytes, where: str, side: int) -> Pixels:
 
 
 def squared(encoded: bytes, where: str, side: int) -> Pixels:
-    """Return the image scaled to (3, side, side), bilinearly and with antialiasing.
-
-    Raises:
-        UserError: it cannot be decoded.
-    """
+    """Return the image scaled to (3, side, side), bilinearly and with antialiasing."""
     image = opened(encoded, where, grey=True)
     return _pixels(image.resize((side, side), Image.Resampling.BILINEAR))
 
 
 def cropped(encoded: bytes, where: str, side: int, uniforms: NDArray[np.float32]) -> Pixels:
-    """Return the random crop that ``uniforms`` (40,) decide, scaled to (3, side, side).
-
-    Raises:
-        UserError: it cannot be decoded.
-    """
+    """Return the random crop that ``uniforms`` (40,) decide, scaled to (3, side, side)."""
     image = opened(encoded, where)
     top, left, height, width = random_box(image.height, image.width, uniforms)
     image = image.crop((left, top, left + width, top + height))
@@ -92,11 +73,7 @@ def cropped(encoded: bytes, where: str, side: int, uniforms: NDArray[np.float32]
 
 
 def centred(encoded: bytes, where: str, side: int) -> Pixels:
-    """Return the centre of the image, (3, side, side), after its shorter side was scaled to 256/224 of it.
-
-    Raises:
-        UserError: it cannot be decoded.
-    """
+    """Return the centre of the image, (3, side, side), after its shorter side was scaled to 256/224 of it."""
     image = opened(encoded, where)
     shorter, goal = min(image.size), round(side * TEST_SCALE)
     # The longer side is cut down to whole pixels, and an odd margin is halved by rounding to even.

@@ -66,9 +66,6 @@ class Files:
 
         With ``uniforms`` (40, B) each image is the random crop that its column decides
         (:func:`fedscope.data.reading.decoding.random_box`), else its centre.
-
-        Raises:
-            UserError: an image cannot be read or decoded; the message names its file.
         """
         if decoders():
             key = _key(rows, uniforms)
@@ -110,11 +107,7 @@ class Files:
 
 
 def decoders() -> int:
-    """Return how many processes decode: ``FEDSCOPE_DECODERS`` (0: this one alone), or one per core, up to 8.
-
-    Raises:
-        UserError: the variable is no number from 0 up.
-    """
+    """Return how many processes decode: ``FEDSCOPE_DECODERS`` (0: this one alone), or one per core, up to 8."""
     given = os.environ.get("FEDSCOPE_DECODERS")
     if given is None:
         return min(

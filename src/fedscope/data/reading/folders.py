@@ -22,11 +22,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def by_class(folder: Path, classes: Sequence[str], only: Iterable[str] | None = None) -> Table:
-    """Return the images of ``folder/CLASS/*`` or ``folder/CLASS/images/*``, of ``classes`` or ``only`` some.
-
-    Raises:
-        UserError: one of these classes has no folder, or no image in it.
-    """
+    """Return the images of ``folder/CLASS/*`` or ``folder/CLASS/images/*``, of ``classes`` or ``only`` some."""
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):
@@ -54,9 +50,6 @@ def train_and_val(home: Path, choose: Choose) -> dict[str, Table]:
     ``val`` (or ``test``, where there is no ``val``) has a folder per class too, or all its images in one with
     a list of their classes beside them: Tiny-ImageNet's ``val/val_annotations.txt``, or for ImageNet
     ``val_labels.txt`` or Kaggle's ``LOC_val_solution.csv``, of lines that begin with image and WordNet id.
-
-    Raises:
-        UserError: a class has no images, or the list is not there or cannot be read.
     """
     classes = class_names(home / "train")
     only = frozenset(choose(classes))
@@ -92,9 +85,6 @@ def of_domain(home: Path, domain: str, classes: Sequence[str]) -> dict[str, Tabl
 
     Lists ``DOMAIN_train.txt`` and ``DOMAIN_test.txt`` in ``home``, of lines "path label"; else folders
     ``DOMAIN/train/CLASS`` and ``DOMAIN/test/CLASS``; else ``DOMAIN/CLASS``, one split called "all".
-
-    Raises:
-        UserError: a list cannot be read, or a class has no images.
     """
     folder = home / domain
     lists = {split: home / f"{domain}_{split}.txt" for split in ("train", "test")}
@@ -126,11 +116,7 @@ def _listed(file: Path, classes: Sequence[str], what: str) -> Table:
 
 
 def lines(file: Path) -> list[str]:
-    """Return the lines of a text that are not blank.
-
-    Raises:
-        UserError: it is no text, or has none.
-    """
+    """Return the lines of a text that are not blank."""
     try:
         found = [line.strip() for line in read_text(file, MOST_LIST).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 def encoded(path: Path, column: str, rows: NDArray[np.int64]) -> Iterator[bytes]:
-    """Yield the encoded images of a shard's ``rows``, which ascend.
-
-    Raises:
-        UserError: the shard cannot be read.
-    """
+    """Yield the encoded images of a shard's ``rows``, which ascend."""
     with reading(path):
         shard, start = opened(path), 0
         for group in range(shard.num_row_groups):
@@ -47,11 +43,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def opened(path: Path) -> "ParquetFile":
-    """Return the file, of which nothing but its schema is read yet.
-
-    Raises:
-        UserError: pyarrow is not installed.
-    """
+    """Return the file, of which nothing but its schema is read yet."""
     with needed("train", f"{path.name}, a Parquet file,"):
         from pyarrow.parquet import ParquetFile
 

@@ -44,11 +44,7 @@ def find(folder: Path, source: HubSource, *, direct: bool) -> dict[str, list[Pat
 
 
 def fetch(source: HubSource) -> dict[str, list[Path]]:
-    """Return the hub's shards, fetched into the ``datasets`` library's cache, which resumes and verifies.
-
-    Raises:
-        UserError: no network, no access, no such split, or the library is not installed.
-    """
+    """Return the hub's shards, fetched into the ``datasets`` library's cache, which resumes and verifies."""
     check_reachable(source.repository)
     datasets = _library()
 
@@ -64,11 +60,7 @@ def fetch(source: HubSource) -> dict[str, list[Path]]:
 
 
 def check_reachable(repository: str) -> None:
-    """Try the hub once, since its own client retries for half a minute with a line for each try.
-
-    Raises:
-        UserError: it does not answer, or is switched off, or its client is not installed.
-    """
+    """Try the hub once, since its own client retries for half a minute with a line for each try."""
     with needed("train", f"{repository} on the hub"):
         from huggingface_hub import constants
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
@@ -102,11 +94,7 @@ def missing_shards(files: Mapping[str, Sequence[Path]]) -> str:
 def table(
     paths: Sequence[Path], source: HubSource, classes: Sequence[str] = (), domains: Sequence[str] = ()
 ) -> Table:
-    """Return the images of one split's shards; ``classes`` name the labels where the shards do not.
-
-    Raises:
-        UserError: a shard cannot be read, lacks a column, or has labels that are no classes.
-    """
+    """Return the images of one split's shards; ``classes`` name the labels where the shards do not."""
     labels: list[Rows] = []
     rows, found, names = [], [], tuple(classes)
     for path in paths:

@@ -40,11 +40,7 @@ class Table:
         )
 
     def read(self) -> Iterator[tuple[int, str, bytes]]:
-        """Yield (place in this table, where it lies, encoded image), shard by shard in the order they lie.
-
-        Raises:
-            UserError: a file cannot be read.
-        """
+        """Yield (place in this table, where it lies, encoded image), shard by shard in the order they lie."""
         order = np.lexsort((self.row, self.file))
         bounds = np.flatnonzero(np.diff(self.file[order], prepend=-1))
         for places in np.split(order, bounds[1:]) if len(order) else []:
@@ -88,11 +84,7 @@ def by_domain(tables: Sequence[Table]) -> Table:
 
 
 def of_classes(table: Table, classes: Sequence[str]) -> Table:
-    """Return the images of ``classes`` alone, labelled by their place in it.
-
-    Raises:
-        UserError: the table knows no such class.
-    """
+    """Return the images of ``classes`` alone, labelled by their place in it."""
     if missing := [name for name in classes if name not in table.classes]:
         raise UserError(f"there is no class {missing[0]!r} in {_where(table)}; fetch its files again")
     new = np.full(len(table.classes), -1)
@@ -102,11 +94,7 @@ def of_classes(table: Table, classes: Sequence[str]) -> Table:
 
 
 def check(table: Table, what: str) -> Table:
-    """Return the table if every class has an image; ``what`` it is, for the error.
-
-    Raises:
-        UserError: a class has none.
-    """
+    """Return the table if every class has an image; ``what`` it is, for the error."""
     count = len(table.classes)
     if not len(table):
         raise UserError(f"{what} has no images in {_where(table)}; fetch its files again")

@@ -18,9 +18,6 @@ def load_digits() -> Dataset:
 
     The sixteen grey levels are spread over 0…255. Source: UCI optical recognition of handwritten digits.
     Kept in the cache, where it is writable, because importing scikit-learn takes longer than many a run.
-
-    Raises:
-        UserError: scikit-learn is not installed.
     """
     with needed("train", "the data set digits"):
         folder = cache_dir() / f"digits-{version('scikit-learn')}"

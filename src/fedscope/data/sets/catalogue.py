@@ -238,11 +238,7 @@ NAMES = tuple(DATASETS)
 
 
 def record(name: str) -> Record:
-    """Return the record of the data set ``name``.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the record of the data set ``name``."""
     if name not in DATASETS:
         known = (*NAMES, *registered(REGISTERED))
         hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"

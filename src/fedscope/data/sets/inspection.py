@@ -67,11 +67,7 @@ def describe(entry: Record) -> dict[str, object]:
 
 
 def whereabouts(entry: Record, data_dir: Path | None) -> str:
-    """Return in a few words where the data set would be loaded from.
-
-    Raises:
-        UserError: the data folder does not exist.
-    """
+    """Return in a few words where the data set would be loaded from."""
     if entry.built_in:
         return "bundled"
     folder = root(data_dir)
@@ -87,11 +83,7 @@ def whereabouts(entry: Record, data_dir: Path | None) -> str:
 
 
 def present(folder: Path) -> list[str]:
-    """Return the data sets that ``folder`` has a folder of, the first name of each.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the data sets that ``folder`` has a folder of, the first name of each."""
     found = {entry.folder: entry.name for entry in reversed(DATASETS.values()) if not entry.built_in}
     names = [name for place, name in found.items() if (folder / place).is_dir()]
     if not names:
@@ -103,11 +95,7 @@ def present(folder: Path) -> list[str]:
 
 
 def inspect(name: str, data_dir: Path | None) -> Report:
-    """Load the data set ``name`` from files that are here, and compare its counts with the published ones.
-
-    Raises:
-        UserError: there is no such data set, or no such folder.
-    """
+    """Load the data set ``name`` from files that are here, and compare its counts with the published ones."""
     entry = record(name)
     root(data_dir)
     try:

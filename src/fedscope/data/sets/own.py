@@ -41,9 +41,6 @@ def load(
 
     Without test data a part of the training data is held out, the same in every run. The factories draw from
     seeded global generators.
-
-    Raises:
-        UserError: a factory fails, or returns no samples that the loss takes.
     """
     source = source_of(reference, test)
     if pretrained.is_data(reference):
@@ -93,11 +90,7 @@ def _loaded(reference: str, test: str | None, loss: str | None, _source: str) ->
 
 
 def clients(reference: str, test: str | None = None, loss: str | None = None) -> int | None:
-    """Return over how many clients the data come divided; None if they are one data set.
-
-    Raises:
-        UserError: as :func:`load`.
-    """
+    """Return over how many clients the data come divided; None if they are one data set."""
     if pretrained.is_data(reference):
         return None
     owners = load(reference, test, loss=loss).train.clients
@@ -206,9 +199,6 @@ def _split(inputs: Tensor, targets: Tensor, loss: Loss | None) -> Split:
 
     Targets of cross-entropy are class numbers; those of another loss are what it takes, and where they are no
     class numbers all samples are of one class.
-
-    Raises:
-        TypeError, UserError: there are none, or no targets of that kind.
     """
     inputs, targets = inputs.detach().cpu(), targets.detach().cpu()
     if not len(inputs) and not len(targets):

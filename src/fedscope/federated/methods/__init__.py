@@ -135,11 +135,7 @@ def _load(point: EntryPoint) -> Method | UserError:
 
 
 def parse(text: str) -> Method:
-    """Return the sum of the methods named in ``text``, such as ``fedavg+man``.
-
-    Raises:
-        UserError: a name is unknown or stands twice, or two methods do not go together.
-    """
+    """Return the sum of the methods named in ``text``, such as ``fedavg+man``."""
     if text in _TRIED:
         return _TRIED[text]
     full = "+".join(ALIASES.get(name.strip(), name) for name in text.lower().split("+"))

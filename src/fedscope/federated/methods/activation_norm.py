@@ -84,21 +84,13 @@ def labels(model: nn.Module, options: Values) -> list[str]:
 
 
 def check(model: nn.Module, options: Values) -> None:
-    """Refuse the other branch's layers on another network.
-
-    Raises:
-        UserError: ``man.taps=tiny_main`` on a network that is not convnet_tiny_gn.
-    """
+    """Refuse the other branch's layers on another network."""
     if options["man.taps"] == "tiny_main" and not _is_tiny(model):
         raise UserError("man.taps=tiny_main is for --model convnet_tiny_gn; leave it out for others")
 
 
 def alone(_model: nn.Module, _image: Tensor, options: Values) -> None:
-    """Refuse a mini-batch of one image where its variance is taken.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse a mini-batch of one image where its variance is taken."""
     if options["man.taps"] == "tiny_main":
         raise ValueError("man.taps=tiny_main takes a variance over its images")
 

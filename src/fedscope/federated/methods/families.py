@@ -38,11 +38,7 @@ FAMILIES = {
 
 
 def module(method: Method) -> ModuleType:
-    """Return the module that defines one of fedscope's methods.
-
-    Raises:
-        KeyError: it is another package's, or a sum.
-    """
+    """Return the module that defines one of fedscope's methods."""
     for name in FAMILIES:
         found = import_module(f"fedscope.federated.methods.{name}")
         if any(one is method for one in vars(found).values()):

@@ -39,11 +39,7 @@ def server(step: ServerStep) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def check(_: nn.Module, options: Values) -> None:
-    """Refuse proximal terms whose pull is not linear, or not there in every step.
-
-    Raises:
-        UserError: FedProx is part of the sum, with such an option.
-    """
+    """Refuse proximal terms whose pull is not linear, or not there in every step."""
     if options.get("prox.form", "squared") != "squared" or options.get("prox.skip", "never") != "never":
         raise UserError("fednova's a_k is for prox.form=squared and prox.skip=never; leave those options out")
 

@@ -39,11 +39,7 @@ def strength(step: LocalStep) -> float:
 
 
 def check(_: nn.Module, options: Values) -> None:
-    """Refuse to split what is not squared.
-
-    Raises:
-        UserError: ``prox.form=norm`` with ``prox.split=weight_decay``.
-    """
+    """Refuse to split what is not squared."""
     if options["prox.split"] == "weight_decay" and options["prox.form"] == "norm":
         raise UserError(
             "prox.split=weight_decay is for prox.form=squared: an unsquared norm has no decay part"

@@ -37,11 +37,7 @@ def recalibration(options: Values) -> Literal["off", "report", "upload"]:
 
 
 def sides(options: Values, native: int) -> list[int]:
-    """Return the sides to draw from: the option's, else the published ones for images of ``native`` pixels.
-
-    Raises:
-        UserError: the option is not a list of whole numbers.
-    """
+    """Return the sides to draw from: the option's, else the published ones for images of ``native`` pixels."""
     text = str(options["gradaug.resolutions"])
     if text == "auto":
         return SIDES.get(native, [round(scale * native) for scale in SCALES])
@@ -104,11 +100,7 @@ def strength(options: Values) -> float:
 
 
 def number(text: str) -> None:
-    """Refuse a strength that is neither auto nor a number from 0 up.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Refuse a strength that is neither auto nor a number from 0 up."""
     try:
         fine = text == "auto" or 0 <= float(text) < math.inf
     except ValueError:
@@ -124,11 +116,7 @@ def check(model: nn.Module, options: Values) -> None:
 
 
 def residual(model: nn.Module, method: str) -> None:
-    """Refuse a network that is not residual.
-
-    Raises:
-        UserError: it is not.
-    """
+    """Refuse a network that is not residual."""
     if not isinstance(model, ResNet):
         raise UserError(f"{method} runs parts of a residual network; choose a ResNet with --model")
 

@@ -37,11 +37,7 @@ class Memory:
 
     @classmethod
     def after(cls, folder: Path, width: int, round: int) -> "Memory":
-        """Return the state after ``round`` rounds; leftovers of later, unfinished rounds are deleted.
-
-        Raises:
-            UserError: a folder's files do not fit what they describe.
-        """
+        """Return the state after ``round`` rounds; leftovers of later, unfinished rounds are deleted."""
         memory = cls(folder, width)
         for path in folder.glob(".*"):  # of a process killed while it wrote or deleted
             remove_tree(path, below=memory._root)
@@ -61,11 +57,7 @@ class Memory:
         return [client for client, round in last.items() if self.rows.get(client, (0, 0))[0] < round]
 
     def recall(self, client: int) -> Tensor | None:
-        """Return the client's row (width,), or nothing if it never took part.
-
-        Raises:
-            UserError: the row is not the one that was written.
-        """
+        """Return the client's row (width,), or nothing if it never took part."""
         if client not in self.rows:
             return None
         round, row = self.rows[client]
@@ -77,11 +69,7 @@ class Memory:
         return torch.frombuffer(content, dtype=torch.float32) if content else torch.empty(0)
 
     def server(self, round: int) -> dict[str, Tensor]:
-        """Return the server's vectors after ``round``.
-
-        Raises:
-            UserError: they cannot be read, or are not what was written.
-        """
+        """Return the server's vectors after ``round``."""
         return server_vectors(self._path(round), self._states[round])
 
     @contextmanager

@@ -131,11 +131,6 @@ def started(
     """Run ``work(workers, *args)`` in ``size`` − 1 child processes and yield this process's place.
 
     ``work`` must be importable. Leaving the block waits for the children, or ends them if it raised.
-
-    Raises:
-        WorkerLost: a child was killed; the message says which and how.
-        UserError: what a child raised that the user can mend.
-        RuntimeError: a child failed; the message is its traceback.
     """
     if size == 1:
         yield Workers()

@@ -44,11 +44,7 @@ def checked(method: Method) -> Method:
 
 
 def check_all_returned(method: str, field: str, declared: Collection[str], returned: Collection[str]) -> None:
-    """Refuse vectors of ``field`` that no function returns.
-
-    Raises:
-        MethodError: there is one.
-    """
+    """Refuse vectors of ``field`` that no function returns."""
     missing = [name for name in declared if name not in returned]
     if missing:
         has = f"they return {', '.join(returned)}" if returned else "they return none"

@@ -66,11 +66,7 @@ def joined(separator: str, *, required: bool = False) -> Any:
 
 
 def added(mine: Any, theirs: Any) -> dict[str, Any]:
-    """Return the fields of the sum of two records, by name.
-
-    Raises:
-        UserError: both fill a slot that takes one.
-    """
+    """Return the fields of the sum of two records, by name."""
     return {
         part.name: part.metadata["rule"](
             mine.name, getattr(mine, part.name), theirs.name, getattr(theirs, part.name)
@@ -80,11 +76,7 @@ def added(mine: Any, theirs: Any) -> dict[str, Any]:
 
 
 def check_types(record: Any) -> None:
-    """Refuse a record with a field of another type than it is declared with.
-
-    Raises:
-        UserError: there is one; the message names the record, the field, and what it takes.
-    """
+    """Refuse a record with a field of another type than it is declared with."""
     for part in dataclasses.fields(record):
         value, (whole, entry) = getattr(record, part.name), part.metadata["holds"]
         wrong = _wrong(value, whole, entry)

@@ -161,12 +161,7 @@ class Method:
     broadcast: tuple[str, ...] = chain(of=str)  # the server's vectors that clients receive
 
     def __post_init__(self) -> None:
-        """Refuse a record that no run could use.
-
-        Raises:
-            UserError: a field is of another type than its own, or names what the record does not declare.
-            ValueError: there are personal tensors that nothing remembers.
-        """
+        """Refuse a record that no run could use."""
         check_types(self)
         if self.weights not in (None, *get_args(Weights)):
             takes = ", ".join(get_args(Weights))
@@ -202,11 +197,7 @@ class Method:
             )
 
     def __add__(self, other: "Method") -> "Method":
-        """Return the method that does both.
-
-        Raises:
-            UserError: one refuses the other, both fill a slot that takes one, or use a name twice.
-        """
+        """Return the method that does both."""
         for mine, theirs in ((self, other), (other, self)):
             for part in theirs.name.split("+"):
                 if part in mine.refuses:
@@ -280,11 +271,7 @@ class Method:
 
 
 def parse(text: str, methods: Mapping[str, Method]) -> Method:
-    """Return the sum of the methods named in ``text``, such as ``fedavg+man``; the case does not matter.
-
-    Raises:
-        UserError: a name is unknown or stands twice, or two methods do not go together.
-    """
+    """Return the sum of the methods named in ``text``, such as ``fedavg+man``; the case does not matter."""
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:
         if name not in methods:

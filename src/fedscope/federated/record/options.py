@@ -31,11 +31,7 @@ class Option:
     rounds: bool = False  # whether it counts rounds: told where a run has fewer
 
     def __post_init__(self) -> None:
-        """Refuse an option whose name or value is none.
-
-        Raises:
-            UserError: the name is no text, or a value is neither a number, a text, nor true or false.
-        """
+        """Refuse an option whose name or value is none."""
         if not isinstance(self.name, str):
             raise UserError(f"an option's name is a text, not {self.name!r}")
         for value in (self.default, self.code):

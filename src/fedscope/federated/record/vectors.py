@@ -29,11 +29,7 @@ class Vector:
     replaces_model: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a vector of no known scope or start, or one that a model is too large for.
-
-        Raises:
-            UserError: it is such a vector.
-        """
+        """Refuse a vector of no known scope or start, or one that a model is too large for."""
         for field, value, allowed in (("scope", self.scope, SCOPES), ("start", self.start, STARTS)):
             if value not in allowed:
                 raise UserError(

@@ -15,11 +15,7 @@ from fedscope.storage import remove
 
 
 def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Round]:
-    """Load the newest global model of the run; return the metrics up to it.
-
-    Raises:
-        UserError: the model is not there, is another run's, or is ahead of the metrics.
-    """
+    """Load the newest global model of the run; return the metrics up to it."""
     for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
         remove(leftover, below=run.root)
     newest = run.newest
@@ -50,11 +46,7 @@ def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Ro
 
 
 def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory, *, of_clients: bool) -> None:
-    """Check that ``memory`` holds the state after ``rounds``, and with ``of_clients`` that of each client.
-
-    Raises:
-        UserError: it does not.
-    """
+    """Check that ``memory`` holds the state after ``rounds``, and with ``of_clients`` that of each client."""
     last = {client: one.round for one in rounds for client in one.clients}
     lost = [f"client {client}" for client in memory.lost(last)] if of_clients else []
     if not memory.holds(len(rounds)):

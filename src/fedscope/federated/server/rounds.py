@@ -32,9 +32,6 @@ def train(
     ``probe`` measures the evaluated model under ``--probe-curvature``. With ``until`` the run stops after
     that round, and can be continued at any time. A round that leaves the training loss or the model not
     finite is the last: its files are kept, and the manifest says that the run diverged.
-
-    Raises:
-        UserError: the run's files cannot be continued from, or a worker died.
     """
     server = Server(federation, run, Dispatch(federation, workers or Workers()), probe)
     rounds = federation.settings.rounds

@@ -18,11 +18,7 @@ from fedscope.streams import seeded
 
 
 def check_compatible(settings: Settings, method: Method, domains: Sequence[str]) -> None:
-    """Refuse settings that exclude the method or each other; ``domains`` are the data set's.
-
-    Raises:
-        UserError: there are such settings.
-    """
+    """Refuse settings that exclude the method or each other; ``domains`` are the data set's."""
     for required in method.required_settings:
         free = getattr(settings, required.setting) in (None, required.value)
         if not free and required.holds(settings.options):
@@ -39,11 +35,7 @@ def check_compatible(settings: Settings, method: Method, domains: Sequence[str])
 
 
 def check_loss(settings: Settings, dataset: Dataset) -> None:
-    """Refuse what a loss of the user's own leaves without meaning.
-
-    Raises:
-        UserError: there is such a loss, and domains, or no classes where something needs them.
-    """
+    """Refuse what a loss of the user's own leaves without meaning."""
     if dataset.train.loss is None:
         return
     if dataset.domains:
@@ -98,9 +90,6 @@ def check_batches(
 
     Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
     refuses a single value per channel, as of a vector or of a feature map of one pixel.
-
-    Raises:
-        UserError: there is such a client.
     """
     sizes = list(map(len, rows))
     client = next((client for client, size in enumerate(sizes) if _has_single(settings, size)), None)

@@ -5,11 +5,7 @@ from fedscope.errors import UserError
 
 
 def check_continues(old: Manifest, new: Manifest) -> None:
-    """Check that the run ``old`` can go on as ``new``, which may ask for more rounds.
-
-    Raises:
-        UserError: the run diverged, was trained by another program, or has other settings.
-    """
+    """Check that the run ``old`` can go on as ``new``, which may ask for more rounds."""
     if old.added:
         raise UserError(f"{old.name!r} was trained by another program and cannot be continued by this one")
     if old.diverged:

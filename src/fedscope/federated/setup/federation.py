@@ -195,9 +195,6 @@ def prepare(
     ``given`` are the method's options as the user typed them. The returned settings name everything. The
     clients hold the rows that ``run``, which is to be continued, has stored. With ``choose_stack`` the size
     of the stacks is not that of ``settings`` but follows from all else (``--stack auto``).
-
-    Raises:
-        UserError: anything in the settings that the user can mend.
     """
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
@@ -233,12 +230,7 @@ def open_run(
     resume: bool,
     preset: PresetUse | None = None,
 ) -> Run:
-    """Register a new run, or with ``resume`` return the one of that name, which may get more rounds.
-
-    Raises:
-        UserError: the name is taken, or the run to resume is not there, diverged, was trained by another
-            program, or has other settings.
-    """
+    """Register a new run, or with ``resume`` return the one of that name, which may get more rounds."""
     manifest = federation.describe(name, preset)
     if not resume:
         return registry.create(

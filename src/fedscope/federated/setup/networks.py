@@ -25,11 +25,7 @@ from fedscope.task_loss import TaskLoss
 
 
 def check_classless(method: Method, options: Values, dataset: Dataset) -> None:
-    """Refuse a method that needs more than parameters, where no classes are predicted: of text, say.
-
-    Raises:
-        UserError: it reads classes, images or activations.
-    """
+    """Refuse a method that needs more than parameters, where no classes are predicted: of text, say."""
     reads = (
         method.logits, method.label_counts, method.batch_transform, method.ascent_loss, method.task_terms,
     )  # fmt: skip
@@ -43,12 +39,7 @@ def check_classless(method: Method, options: Values, dataset: Dataset) -> None:
 
 
 def check_pretrained(model: nn.Module, method: Method, dataset: Dataset) -> None:
-    """Refuse a network that does not go with the data, or a method that reads activations beside adapters.
-
-    Raises:
-        UserError: a language model is to see images, or another network text; or the method reads activations
-            of a network that is constant.
-    """
+    """Refuse a network that does not go with the data, or a method that reads activations beside adapters."""
     text = dataset.train.targets is not None
     if isinstance(model, Seen) and is_language(model) != text:
         kind, need = (
@@ -70,9 +61,6 @@ def network(
     """Return the network that the method trains on this data, with its initial weights.
 
     ``resized`` is the side that the pipeline scales images to, if it does.
-
-    Raises:
-        UserError: the network does not exist, or does not fit the data or the method.
     """
     options = settings.options
     needs = NetworkNeeds()

@@ -48,9 +48,6 @@ class Preset:
         """Return the settings, the method's options, and the manifest's entry on the preset.
 
         ``fields`` and ``given`` are settings and options that the user has set; the others are the preset's.
-
-        Raises:
-            UserError: the method is unknown.
         """
         method = parse(str(fields.get("method", self.methods[0].split()[0])))
         bundle = self.code if fields.get("reading") == "code" else {}
@@ -128,11 +125,7 @@ def presets() -> dict[str, Preset]:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset ``name``.
-
-    Raises:
-        UserError: there is none of that name.
-    """
+    """Return the preset ``name``."""
     if name not in presets():
         hint = suggestion(name, presets()) or "; `fedscope presets list` shows all"
         raise UserError(f"unknown preset {name!r}{hint}")

@@ -15,9 +15,6 @@ def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, ro
     """Return the clients' rows in ``round``, counted from 1: those that ``run`` stored, else drawn.
 
     New clients of every round are drawn in any case, as those of later rounds will be.
-
-    Raises:
-        UserError: there is no such division of this data, or it would now be drawn otherwise than in the run.
     """
     spec = rows_spec(run, round) if run else None
     if run is None or spec is None:
@@ -34,11 +31,7 @@ def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, ro
 
 
 def evaluated(settings: Settings, dataset: Dataset) -> Split:
-    """Return the samples that the run's models are evaluated on.
-
-    Raises:
-        UserError: the data set has no such split, or too few samples.
-    """
+    """Return the samples that the run's models are evaluated on."""
     split = dataset.test if settings.evaluate_on == "test" else dataset.validation
     if split is None:
         raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")

@@ -20,10 +20,6 @@ def sample_clients(kind: str, clients: int, participation: float, seed: int, rou
 
     ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently
     with probability f, drawn again while no client is chosen. ``all``: all clients, without a draw.
-
-    Raises:
-        UserError: an unknown kind; ``all`` with f below 1; or no client is chosen: less than one, or a
-            thousand empty draws.
     """
     if kind not in KINDS:
         raise UserError(f"unknown sampling {kind!r}; choose one of {', '.join(KINDS)}")

@@ -27,9 +27,6 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
 
     ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
     settled settings are equal. Settling settled settings again, with their options, changes nothing.
-
-    Raises:
-        UserError: anything in the settings that the user can mend and that does not depend on the data.
     """
     settings = _named(settings)
     method = parse(settings.method)
@@ -84,11 +81,7 @@ def _named(settings: Settings) -> Settings:
 
 
 def with_own_division(fields: dict[str, object]) -> dict[str, object]:
-    """Return the settings; for data of the user's own that come divided, with their partition and clients.
-
-    Raises:
-        UserError: the data cannot be loaded.
-    """
+    """Return the settings; for data of the user's own that come divided, with their partition and clients."""
     dataset = resolved(str(fields.get("dataset", "")), DATASETS)
     if not is_own(dataset) or fields.get("partition", "own") != "own":
         return fields

@@ -34,9 +34,6 @@ def rounds_figure(
 
     Of one run every panel has the lines of a sum and its parts; of several, a panel for each of the main
     numbers has a line for each run. Rounds in which a number was not measured leave a gap.
-
-    Raises:
-        UserError: fewer than two rounds, or nothing of the kind was measured.
     """
     found = by_run(records)
     if not found or min(map(len, found.values())) < 2:
@@ -50,11 +47,7 @@ def rounds_figure(
 
 
 def round_panel(records: Sequence[ClientsRecord], quantity: Quantity) -> Panel:
-    """Return one quantity's gaps by round, of one run.
-
-    Raises:
-        UserError: it was not measured.
-    """
+    """Return one quantity's gaps by round, of one run."""
     if not any(record.of(quantity) for record in records):
         lacking(records[0], quantity, quantity)
     name = f"{SYMBOLS[quantity]} gap"

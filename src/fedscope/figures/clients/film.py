@@ -18,9 +18,6 @@ def frame_figures(
     """Return the picture of each round in order, for :func:`fedscope.figures.animation.save_film`.
 
     Matrices have the order of clients and the colours of the last round's, where the clients are the same.
-
-    Raises:
-        UserError: rounds of several runs, or with different numbers of clients or different parts.
     """
     found = sorted(records, key=lambda one: one.checkpoint.round or 0)
     if len({record.checkpoint.run for record in found}) > 1:

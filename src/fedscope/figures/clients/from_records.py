@@ -20,11 +20,7 @@ BAR = 0.2  # of the room of a client
 
 
 def drift_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
-    """Draw the terms of G(w_k) − G(w̄) for each client, of the global and of its own loss, and their means.
-
-    Raises:
-        UserError: the cost of averaging was not measured, or there are too many clients.
-    """
+    """Draw the terms of G(w_k) − G(w̄) for each client, of the global and of its own loss, and their means."""
     found = record.averaging
     if not found:
         lacking(record, "cost of averaging", "drift")
@@ -62,9 +58,6 @@ def draw(
     ``gap``: each quantity at the clients' weights and at the global ones; ``alignment``: the updates'
     Rayleigh quotients and shares; ``drift``: the cost of averaging by orders; ``matrix``: the pairs of
     clients.
-
-    Raises:
-        UserError: no record or several, or one without what this kind shows.
     """
     if len(records) != 1:
         raise UserError(f"a figure of clients is of one round, not {len(records)}: make several figures")

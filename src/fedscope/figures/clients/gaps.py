@@ -21,9 +21,6 @@ def gap_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> 
     """Draw a panel per quantity, and in it two dumbbells per client: its own function, and the global one.
 
     Each runs from the client's weights (filled) to the global ones (hollow). ``width`` is in inches.
-
-    Raises:
-        UserError: nothing of it was measured, or there are too many clients.
     """
     if not record.flatness:
         lacking(record, "loss, λ_max or trace", "loss,lambda_max,trace")

@@ -68,9 +68,6 @@ def matrix_figure(
     The order of the clients is that of the clustering of the first matrix; the global model stands last.
     ``among``: rounds that are drawn alike, in the order of the last one, where it has the same clients, and
     in colours for the numbers of all.
-
-    Raises:
-        UserError: none of them was measured.
     """
     grids = matrices_of(record)
     if not grids:

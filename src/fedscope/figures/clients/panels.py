@@ -25,11 +25,7 @@ COLUMN_GAP, ROW_GAP = 0.6, 0.42
 
 
 def lacking(record: ClientsRecord, part: str, only: str) -> NoReturn:
-    """Refuse a record without what a picture shows.
-
-    Raises:
-        UserError: always; it says how to measure it.
-    """
+    """Refuse a record without what a picture shows."""
     raise UserError(
         f"the record of {label(record.checkpoint)} has no {part}: measure it with 'fedscope clients --only "
         f"{only} --json FILE'"

@@ -19,11 +19,7 @@ Rounds = Callable[[RunCurves], tuple[int, list[Curvature]]]
 
 
 def curvature_figure(found: Sequence[Group], title: str) -> Figure:
-    """Draw λ_max and trace below accuracy.
-
-    Raises:
-        UserError: a run has fewer than two rounds measured, or they are measured on different samples.
-    """
+    """Draw λ_max and trace below accuracy."""
     panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
     return _below_accuracy(found, panels, title)
 
@@ -33,9 +29,6 @@ def stability_figure(found: Sequence[Group], title: str) -> Figure:
 
     And, where it was measured of two rounds or more, that of P⁻¹H in units of the largest that the steps of
     an adaptive server are stable at.
-
-    Raises:
-        UserError: as of :func:`curvature_figure`; the learning rate of a run is not known.
     """
     ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
@@ -122,11 +115,7 @@ def _mean_line(group: Group, rounds: Sequence[int], rows: Sequence[Sequence[tupl
 
 
 def diagnostics_figure(kind: Family, found: Sequence[Group], title: str) -> Figure:
-    """Draw the quantities of a family that the runs recorded, below accuracy.
-
-    Raises:
-        UserError: they recorded none.
-    """
+    """Draw the quantities of a family that the runs recorded, below accuracy."""
     panels = [_accuracy(found)]
     for quantity in (one for one in QUANTITIES if one.family == kind):
         lines = [_recorded_line(group, quantity) for group in found]

@@ -55,9 +55,6 @@ def panels_figure(
 
     A line has one look in all panels. These stand below each other on one x axis, or ``beside`` each other on
     one y axis. The legend stands above. Points that are not finite leave a gap. ``width`` is in inches.
-
-    Raises:
-        UserError: when a panel has no line, or none with a finite value.
     """
     if not all(any(np.isfinite(line.y).any() for line in panel.lines) for panel in panels):
         raise UserError("there is no finite value to draw")

@@ -30,11 +30,7 @@ class Dots:
 
 
 def dots_figure(panels: Sequence[Sequence[Dots]], methods: Sequence[str], *, caption: str = "") -> Figure:
-    """Draw each panel's quantities side by side with 95 % intervals, the first one as its title.
-
-    Raises:
-        UserError: there is nothing to draw.
-    """
+    """Draw each panel's quantities side by side with 95 % intervals, the first one as its title."""
     if not panels or not methods:
         raise UserError("there is no number to draw")
     with style.paper_style():

@@ -43,9 +43,6 @@ def draw(records: Sequence[RunCurves], kind: RunsKind, *, title: str = "") -> Fi
     test loss less training loss; ``layers``: λ_max of each layer's block; ``drift``, ``steps``, ``local`` and
     ``probes``: accuracy by round, and the quantities of that family of :mod:`.round_quantities`. ``title``
     stands above.
-
-    Raises:
-        UserError: no run, or one without what this kind shows.
     """
     if not records:
         raise UserError("there is no run to draw: give one, or --from a record")

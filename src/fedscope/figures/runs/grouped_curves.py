@@ -24,11 +24,7 @@ HIGH, LEGEND_ROW, TITLE_LINE, SMALL_LINE = 1.9, 0.125, 0.15, 0.115
 
 
 def grouped_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
-    """Draw the lines in panels, the highest at the end in the first one.
-
-    Raises:
-        UserError: there is no finite value.
-    """
+    """Draw the lines in panels, the highest at the end in the first one."""
     if not any(np.isfinite(line.y).any() for line in lines):
         raise UserError("there is no finite value to draw")
     reference, *others = lines

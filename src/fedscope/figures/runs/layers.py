@@ -40,9 +40,6 @@ def layer_figure(
         title: stands above.
         caption: below the title.
         width: in inches.
-
-    Raises:
-        UserError: no or more than eight methods, more than 120 layers, or no positive value.
     """
     if not 1 <= len(values) <= MOST_METHODS or len(layers) > MOST_LAYERS:
         raise UserError(

@@ -49,9 +49,6 @@ def partition_figure(
     ``bubbles``: one per client and class, its area proportional to the count, none for zero. ``bars``: one
     per client, as high as its samples, in the classes' colours; up to ten classes have a colour each, more
     share a sequential map. ``classes`` are their names, ``width`` is in inches.
-
-    Raises:
-        ValueError: when there are not as many names as classes, or there is no sample.
     """
     if counts.shape[1] != len(classes) or counts.max(initial=0) < 1:
         raise ValueError(f"{len(classes)} names for counts of shape {counts.shape}, {counts.sum()} samples")

@@ -28,11 +28,7 @@ WIDEST = 2.0  # inches: of the names of checkpoints
 
 
 def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
-    """Draw every quantity of every checkpoint with its 95 % interval; along the rounds of one run, as a line.
-
-    Raises:
-        UserError: no quantity, or more than 24 checkpoints that are no rounds of one run.
-    """
+    """Draw every quantity of every checkpoint with its 95 % interval; along the rounds of one run, as a line."""
     names = _names(records)
     symbols = [*map(_symbol, names)]
     rounds = [record.checkpoint.round for record in records]
@@ -60,9 +56,6 @@ def against_figure(found: CorrelationRecord, labels: Sequence[str] | None = None
     Args:
         found: the correlations, and the records that they are of.
         labels: of the records; without them their checkpoints'.
-
-    Raises:
-        UserError: no quantity.
     """
     names, by_name = _names(found.records), {one.name: one for one in found.correlations}
 

@@ -70,9 +70,6 @@ def tradeoff_figure(
     """Draw the points in one panel for each quantity of ``x``, with 95 % intervals along both axes.
 
     A method is a hollow point, one that adds to it a filled one; ``width`` is in inches.
-
-    Raises:
-        UserError: no or more than 24 points, or one that is not finite.
     """
     if not 1 <= len(points) <= MOST_POINTS:
         raise UserError(f"one figure shows 1 to {MOST_POINTS} methods, not {len(points)}: make several")

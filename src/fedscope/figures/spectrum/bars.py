@@ -55,11 +55,7 @@ def checkpoint_bars(records: Sequence[HessianRecord], labels: Sequence[str]) -> 
 
 
 def client_bars(crossing: CrossClient) -> list[Bar]:
-    """Return a bar per client of a comparison of clients; the trace's error is the probes'.
-
-    Raises:
-        UserError: it is of an older form, without the clients' own values.
-    """
+    """Return a bar per client of a comparison of clients; the trace's error is the probes'."""
     if not crossing.traces:
         raise UserError(
             "the record has no traces of single clients: measure it again with "
@@ -88,9 +84,6 @@ def bar_figure(
 
     A bar whose error is not known is marked with ±?, and the note below says what this means. ``axis`` is
     what the bars are, such as "client"; ``caption`` begins the note; ``width`` is in inches.
-
-    Raises:
-        UserError: no bar, more than a hundred, or no finite value at all.
     """
     if not 1 <= len(bars) <= MOST_BARS:
         raise UserError(f"one figure shows 1 to {MOST_BARS} bars, not {len(bars)}: make several figures")

@@ -46,11 +46,6 @@ def client_matrix_figure(
     definition, are left white and crossed out; unresolved pairs are hatched and have no value, see
     :mod:`fedscope.statistics.resolution`. ``reading`` is of the diagonals: parameter or tensor; ``width`` is
     in inches.
-
-    Raises:
-        UserError: no checkpoint, more than six, a record without the matrices of this reading, or no pair
-            that is resolved.
-        ValueError: when the numbers of crossings and labels differ.
     """
     if not 1 <= len(crossings) <= MOST_CHECKPOINTS:
         raise UserError(f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(crossings)}")

@@ -69,12 +69,7 @@ def draw_densities(
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
 ) -> None:
-    """Draw the densities of records with their bands and scales, but without a legend.
-
-    Raises:
-        UserError: none is positive anywhere.
-        ValueError: when the numbers of densities, labels and eigenvalues differ.
-    """
+    """Draw the densities of records with their bands and scales, but without a legend."""
     curves = [(np.array(one.grid), np.array(one.density)) for one in densities]
     low, high = density_range([density for _, density in curves])
     markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max

@@ -42,10 +42,6 @@ def eigenvalue_figure(
     are positive and span a factor of ten, and symmetric-logarithmic, linear up to a thousandth of the
     largest, where some are not. Errors are bars, bands from ``MOST_BARS`` eigenvalues on. ``caption`` stands
     above; ``width`` is in inches.
-
-    Raises:
-        UserError: no spectrum, more than ten, or no finite eigenvalue.
-        ValueError: when the numbers of spectra and labels differ.
     """
     if not 1 <= len(spectra) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} spectra, not {len(spectra)}: make several")
@@ -60,12 +56,7 @@ def draw_eigenvalues(
     *,
     smallest: Sequence[Sequence[Eigenvalue]] | None = None,
 ) -> None:
-    """Draw the eigenvalues with their intervals and scales, but without a legend.
-
-    Raises:
-        UserError: no eigenvalue is finite.
-        ValueError: when the numbers of spectra and labels differ.
-    """
+    """Draw the eigenvalues with their intervals and scales, but without a legend."""
     ends = [spectra, smallest if smallest is not None else [()] * len(spectra)]
     finite = np.array([entry.value for end in ends for one in end for entry in one])
     finite = finite[np.isfinite(finite)]

@@ -30,9 +30,6 @@ def draw(
     and H_D of every pair of clients; ``bars``: λ_max and trace of each record, or, of one record with
     clients, of each client; ``influence``: how few samples make λ_max, beside ``images`` (K, H, W, C), from 0
     to 1, of the samples that the first record lists.
-
-    Raises:
-        UserError: no record, or one without what this kind shows.
     """
     check_any(records)
     return _influence(records, images) if kind == "influence" else _DRAWINGS[kind](records)

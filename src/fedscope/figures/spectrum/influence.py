@@ -70,9 +70,6 @@ def influence_figure(
         images: (K, H, W, C) of its ``largest`` samples, from 0 to 1.
         caption: stands above.
         width: of the whole, in inches; without anything on the right that of a column.
-
-    Raises:
-        UserError: no checkpoint or more than six, or a λ_max that is not positive.
     """
     if not 1 <= len(curves) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} checkpoints, not {len(curves)}: make several")

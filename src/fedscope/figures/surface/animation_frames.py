@@ -34,11 +34,7 @@ def is_film(records: Sequence[LandscapeRecord]) -> bool:
 
 
 def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
-    """Return one frame per round, in order; of a trajectory, one per mark that is reached.
-
-    Raises:
-        UserError: the records are neither, or not all runs have the same rounds.
-    """
+    """Return one frame per round, in order; of a trajectory, one per mark that is reached."""
     if not is_film(records):
         raise UserError(
             "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "
@@ -68,11 +64,7 @@ def frame_figures(film: Sequence[Frame], *, kind: SurfaceKind = "both", metric: 
 
 
 def strip_figure(film: Sequence[Frame], *, kind: SurfaceKind = "contour", metric: str = "loss") -> Figure:
-    """Draw all frames in one figure: of one run in rows of up to six, of several a row per run.
-
-    Raises:
-        UserError: more panels than a page holds.
-    """
+    """Draw all frames in one figure: of one run in rows of up to six, of several a row per run."""
     runs, rounds = len(film[0].records), len(film)
     columns = rounds if runs > 1 else -(-rounds // -(-rounds // MOST_COLUMNS))
     if columns > MOST_COLUMNS or runs * rounds > MOST_PANELS:

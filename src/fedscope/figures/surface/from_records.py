@@ -52,9 +52,6 @@ def draw(
 
     ``names`` and ``captions`` are used instead of the records' own; ``layout`` is of planes, see
     :func:`~fedscope.figures.surface.surfaces.landscape_figure`.
-
-    Raises:
-        UserError: no record, planes and lines together, or what cannot be drawn.
     """
     if not records:
         raise UserError("there is no landscape to draw: make one with 'fedscope plot-landscape --json FILE'")

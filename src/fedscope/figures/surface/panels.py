@@ -50,12 +50,7 @@ class Panel:
 
 
 def make_panel(surface: Surface, title: str, caption: str, *, width: float, metric: str = "loss") -> Panel:
-    """Check the grid, and break the text into lines for a panel of ``width`` inches.
-
-    Raises:
-        UserError: a line and no plane, an axis of fewer than two coordinates or whose coordinates do not
-            increase, or a metric that was not computed.
-    """
+    """Check the grid, and break the text into lines for a panel of ``width`` inches."""
     if len(surface.axes) != 2:
         raise UserError(f"'{title}' is a profile along one axis, not a plane: draw it without --kind")
     for axis in surface.axes:
@@ -77,11 +72,7 @@ def make_panel(surface: Surface, title: str, caption: str, *, width: float, metr
 
 
 def grid_of(surface: Surface, metric: str, title: str) -> Grid:
-    """Return the values of ``metric`` on the surface's grid.
-
-    Raises:
-        UserError: it was not computed.
-    """
+    """Return the values of ``metric`` on the surface's grid."""
     if metric == "loss":
         return array(surface.loss)
     if metric not in surface.metrics:
@@ -132,11 +123,7 @@ def fill_at(panel: Panel, scale: Scale, x: float, y: float) -> ColorType:
 
 
 def check_axis(axis: Axis, title: str) -> None:
-    """Check that there is something to draw along an axis.
-
-    Raises:
-        UserError: fewer than two coordinates, or they do not increase.
-    """
+    """Check that there is something to draw along an axis."""
     if len(axis.values) < 2:
         raise UserError(
             f"the landscape of '{title}' has {len(axis.values)} point along {axis.name}: "

@@ -68,10 +68,6 @@ def profile_figure(
     ends are marked and, where all lines have the same, named. A barrier is drawn from the straight line up to
     the loss; of several lines, the legend tells their heights. ``metrics`` default to the accuracies that all
     lines have; ``width`` is in inches.
-
-    Raises:
-        UserError: no line, more than ten, a plane, a line of one point, no finite value, an unknown metric.
-        ValueError: when the numbers of surfaces, labels and barriers differ.
     """
     if not 1 <= len(surfaces) <= MOST_LINES:
         raise UserError(f"one figure shows 1 to {MOST_LINES} profiles, not {len(surfaces)}: make several")
@@ -89,11 +85,7 @@ def profile_figure(
 
 
 def draw_profile(axes: Axes, surface: Surface, label: str, *, metric: str = "loss") -> None:
-    """Draw one metric along one line.
-
-    Raises:
-        UserError: it is a plane, a line of one point, no value is finite, or the metric was not computed.
-    """
+    """Draw one metric along one line."""
     line = _line(surface, label, None, [metric], 0)
     if not np.isfinite(line.values[metric]).any():
         raise UserError(f"no {metric} on the line is finite: choose a smaller --span")

@@ -134,9 +134,6 @@ def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: 
         big: samples of the larger ones.
         small_square: mean of ‖g‖² over smaller batches.
         big_square: over larger ones.
-
-    Raises:
-        UserError: the sizes are not 0 < small < big.
     """
     if not 0 < small < big:
         raise UserError(

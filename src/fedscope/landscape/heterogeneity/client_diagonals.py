@@ -94,11 +94,7 @@ class ClientDiagonals:
         self._same: dict[int, int] = {}  # client → the first that is equal to it
 
     def add(self, operators: Iterable[Operator], probes: int) -> None:
-        """Take ``probes`` more of each client, the same for all.
-
-        Raises:
-            UserError: fewer than 2 clients, or clients whose parameters differ in names or sizes.
-        """
+        """Take ``probes`` more of each client, the same for all."""
         after, self.deflated = self._draws, 0
         for client, op in enumerate(operators):
             if self._same.get(client, client) < client:

@@ -84,9 +84,6 @@ def client_parts(
         generator: draws the probes.
         probes: M, at least 4; 0 for none.
         progress: called after every client.
-
-    Raises:
-        UserError: one, two or three probes.
     """
     if 0 < probes < _FEWEST:
         raise UserError(f"{probes} probes cannot tell the samples' errors; take at least {_FEWEST}, or none")

@@ -134,9 +134,6 @@ def recalibrate(model: nn.Module, batches: Batches) -> None:
     A layer's statistics become the mean over its calls, each weighted by the samples of its batch. With equal
     batches that is what :func:`torch.optim.swa_utils.update_bn` gives, a layer that is used several times in
     one forward pass included.
-
-    Raises:
-        UserError: a batch is too small.
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     momenta = [layer.momentum for layer in layers]

@@ -54,11 +54,7 @@ def _largest(tensor: Tensor) -> float:
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:
-    """Refuse outputs that differ between two evaluations by more than rounding.
-
-    Raises:
-        UserError: they do.
-    """
+    """Refuse outputs that differ between two evaluations by more than rounding."""
     with torch.no_grad():
         first, second = evaluate(), evaluate()
     if not close(first, second, first.dtype):
@@ -75,9 +71,6 @@ def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor, said: str) 
         times: v ↦ A v.
         like: (n,) any vector of the operator.
         said: what is known of the matrix, for the message.
-
-    Raises:
-        UserError: they are such.
     """
     u, v = random_signs((2, len(like)), torch.Generator().manual_seed(0), like.dtype).to(like.device)
     Au, Av = times(u).double(), times(v).double()
@@ -109,9 +102,6 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str =
         model: whose modules are named.
         evaluate: returns the loss of some samples, with its graph.
         otherwise: what else may be done, for the end of the message.
-
-    Raises:
-        UserError: in place of such an error.
     """
     try:
         yield
@@ -235,11 +225,7 @@ def rounding(dtype: torch.dtype) -> float:
 
 
 def check_closed(loss: Tensor, own: Sequence[Tensor]) -> None:
-    """Refuse a loss of other parameters than the network's, such as the original's: constants to its copy.
-
-    Raises:
-        UserError: its graph leads to such a one.
-    """
+    """Refuse a loss of other parameters than the network's, such as the original's: constants to its copy."""
     known = {id(parameter) for parameter in own}
     for node in _graph(loss.grad_fn, set()):
         leaf = getattr(node, "variable", None)

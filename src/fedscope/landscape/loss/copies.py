@@ -55,11 +55,7 @@ def whole_copy(model: nn.Module) -> nn.Module:
 
 
 def check_made(model: nn.Module) -> None:
-    """Refuse a network that is not made yet, or whose forward pass is no Python any more.
-
-    Raises:
-        UserError: it has a lazy layer that never saw a batch, or is scripted.
-    """
+    """Refuse a network that is not made yet, or whose forward pass is no Python any more."""
     lazy = next((name for name, p in model.named_parameters() if is_lazy(p)), None)
     if lazy:
         raise UserError(f"{lazy} has no shape before the first batch: call the model once on some inputs")

@@ -57,10 +57,6 @@ class FlatLoss:
         logits: of an output layer with many classes; the loss goes over them by chunks.
         blocks: of the network.
         recomputes_blocks: whether graphs keep what goes into the blocks alone; set it before a graph is made.
-
-    Raises:
-        UserError: nothing to differentiate, no pattern or one without a match, or parameters of several
-            dtypes or on several devices.
     """
 
     def __init__(
@@ -189,11 +185,7 @@ class FlatLoss:
         return self.of(outputs, targets)
 
     def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
-        """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is.
-
-        Raises:
-            UserError: the loss does not depend on the parameters.
-        """
+        """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is."""
         with torch.enable_grad(), self.exact(), self.plainly():
             loss = self.on_batch(inputs, targets)
             self.check_used(loss)
@@ -201,11 +193,7 @@ class FlatLoss:
 
     @staticmethod
     def check_used(value: Tensor) -> None:
-        """Refuse a loss, or outputs, without a gradient.
-
-        Raises:
-            UserError: it does not depend on the parameters.
-        """
+        """Refuse a loss, or outputs, without a gradient."""
         if not value.requires_grad:
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"

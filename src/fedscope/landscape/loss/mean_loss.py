@@ -25,9 +25,6 @@ def check_loss(loss: FlatLoss) -> None:
     A random loss has no one curvature. A sum doubles where every sample is there twice, and its curvature is
     that of the mean times a number of samples. Any other loss may be measured: what is no mean over samples
     is a function of its batches.
-
-    Raises:
-        UserError: the loss is no scalar, random, or a sum.
     """
     inputs, targets = next(iter(loss.batches))
     if not loss.coupled:
@@ -55,10 +52,6 @@ def check_mean(model: nn.Module, loss_fn: LossFunction, batches: Batches) -> Non
     The mean over the parts, weighted by their samples, differs from the whole for a mean over unequal numbers
     of tokens, or a loss between samples. Then the result would depend on how the samples fall into batches,
     and a single batch is required.
-
-    Raises:
-        UserError: see :func:`check_loss`.
-        NoMeanError: it is no mean, and there are several batches.
     """
     loss = FlatLoss(model, loss_fn, batches)
     check_loss(loss)

@@ -14,9 +14,6 @@ def chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> l
     Args:
         named: names and values.
         patterns: or one of them.
-
-    Raises:
-        UserError: no pattern, or one without a match.
     """
     if patterns is None:
         return named

@@ -21,11 +21,7 @@ Tree = Any
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """Yield the tensors.
-
-    Raises:
-        UserError: something else than tensors is in it.
-    """
+    """Yield the tensors."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, Mapping):
@@ -66,11 +62,7 @@ def _cloned(tensor: Tensor) -> Tensor:
 
 
 def count(tree: Tree) -> int:
-    """Return the number of samples.
-
-    Raises:
-        UserError: no tensor, one without a first dimension, or first dimensions that differ.
-    """
+    """Return the number of samples."""
     shapes = [tuple(tensor.shape) for tensor in leaves(tree)]
     if not shapes or any(not shape for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
         raise UserError(
@@ -101,11 +93,7 @@ def cut(tree: Tree, most: int) -> list[Tree]:
 
 
 def joined(trees: list[Tree]) -> Tree:
-    """Concatenate trees of one structure along the samples.
-
-    Raises:
-        UserError: their structures or shapes differ.
-    """
+    """Concatenate trees of one structure along the samples."""
     first = trees[0]
     try:
         if isinstance(first, Tensor):

@@ -214,9 +214,6 @@ def _try(model: nn.Module, inputs: Tree, symmetry: Symmetry) -> None:
 
     All numbers of the state are moved away from what they are, because fresh normalisation layers have equal
     channels, which any order leaves as they are.
-
-    Raises:
-        UserError: it does.
     """
     for dtype in (torch.float64, None):
         own = whole_copy(model).to(dtype)

@@ -157,11 +157,7 @@ class Operator(ABC):
     def __matmul__(self, v: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
     def __matmul__(self, v: Tensor | Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-        """Return A v for a vector (n,), columns (n, m) or tensors by name; the answer has the same form.
-
-        Raises:
-            UserError: another shape, a name too few or too many, or something else than tensors.
-        """
+        """Return A v for a vector (n,), columns (n, m) or tensors by name; the answer has the same form."""
         if isinstance(v, Mapping):
             return self.unflatten(self.matvec(self.flatten(v)))
         if not isinstance(v, Tensor):

@@ -90,9 +90,6 @@ def _contributions(outputs: Tensor, alone: list[Tensor], whole: Tensor) -> Tenso
         outputs: (n, …) of the batch.
         alone: each sample's loss as if it were the batch.
         whole: the batch's loss.
-
-    Raises:
-        UserError: ``whole`` is no weighted mean of ``alone``.
     """
     own, shared = _rows(torch.stack(alone).sum(), outputs), _rows(len(alone) * whole, outputs)
     absent = ~own.isfinite().all(1) & (shared == 0).all(1)  # all padding: it has no loss, and no part in one

@@ -27,9 +27,6 @@ def check_finite(what: str, model: nn.Module, loss: FlatLoss) -> None:
         what: the network's name in messages, such as its file.
         model: the network, as given.
         loss: of this network, on the samples.
-
-    Raises:
-        UserError: what is not finite: which tensors, how many of their entries, which sample of which batch.
     """
     if broken := _broken(model.named_parameters()):
         raise UserError(
@@ -46,9 +43,6 @@ def check_products(what: str, operator: Operator, found: Tensor) -> None:
         what: the network's name in messages, such as its file.
         operator: of the products.
         found: numbers that were made from them.
-
-    Raises:
-        UserError: some are not finite; in which batch the products are not.
     """
     if found.isfinite().all():
         return

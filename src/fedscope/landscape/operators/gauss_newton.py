@@ -87,11 +87,7 @@ class GaussNewton(LossOperator):
 
 
 def one_tensor(outputs: object) -> Tensor:
-    """Return a model's output, which must be one tensor.
-
-    Raises:
-        UserError: it is something else.
-    """
+    """Return a model's output, which must be one tensor."""
     if not isinstance(outputs, Tensor):
         raise UserError(
             f"the model returns {type(outputs).__name__}; this operator needs a model that returns one tensor"

@@ -116,9 +116,6 @@ class Graphs:
         memory: bytes, or None for a quarter of what is free, on a CPU at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
         note: what ``build`` leaves out of graphs, for the plan.
-
-    Raises:
-        UserError: batches cannot be cut and one exceeds the ``memory`` that was given.
     """
 
     def __init__(

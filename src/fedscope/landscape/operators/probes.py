@@ -29,9 +29,6 @@ def generator_of(generator: torch.Generator | None = None, seed: int | None = No
     That is the ``generator`` given, which the draws advance; or a fresh one on the CPU of the ``seed`` given;
     or one of ``DEFAULT_SEED``, so that a call without either repeats itself. Global generators are neither
     read nor changed.
-
-    Raises:
-        UserError: both are given.
     """
     if generator is not None and seed is not None:
         raise UserError("give generator or seed, not both: a generator has its own seed")
@@ -41,11 +38,7 @@ def generator_of(generator: torch.Generator | None = None, seed: int | None = No
 
 
 def seed_of(generator: torch.Generator | None = None, seed: int | None = None) -> int:
-    """Return the seed of a call that has several streams: ``seed``, or one that the ``generator`` draws.
-
-    Raises:
-        UserError: both are given.
-    """
+    """Return the seed of a call that has several streams: ``seed``, or one that the ``generator`` draws."""
     own = generator_of(generator, seed)
     if generator is None:
         return own.initial_seed()

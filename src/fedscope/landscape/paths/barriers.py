@@ -226,11 +226,7 @@ def averaging_barrier(
 
 
 def shares_of(weights: Sequence[float] | None, count: int) -> Tensor:
-    """Return (count,) float64 weights that add up to 1, equal ones if none are given.
-
-    Raises:
-        UserError: another number of weights, a negative one, or none above 0.
-    """
+    """Return (count,) float64 weights that add up to 1, equal ones if none are given."""
     own = torch.ones(count, dtype=torch.float64) if weights is None else torch.as_tensor(weights).double()
     if own.shape != (count,) or not bool((own >= 0).all()) or not 0 < float(own.sum()) < float("inf"):
         raise UserError(
@@ -240,11 +236,7 @@ def shares_of(weights: Sequence[float] | None, count: int) -> Tensor:
 
 
 def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
-    """Return a network's coordinates.
-
-    Raises:
-        UserError: it is another network, differs in what does not move, or is not finite.
-    """
+    """Return a network's coordinates."""
     space.check_fixed(state, getattr(model, "_orig_mod", model).state_dict())
     flat = space.flat(state).cpu()
     if not bool(flat.isfinite().all()):

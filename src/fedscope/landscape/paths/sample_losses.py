@@ -35,10 +35,6 @@ class SampleLosses:
         sizes: samples of each value: all 1, or the batches' where the loss of a sample cannot be told.
         finite: the factor of a finite population on variances.
         passes: forward passes over all samples for values, and for statistics; the setup takes some more.
-
-    Raises:
-        UserError: a random loss, or a sum over samples; a network whose outputs differ from one evaluation to
-            the next.
     """
 
     def __init__(

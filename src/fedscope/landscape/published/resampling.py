@@ -28,9 +28,6 @@ class Loader:
         batch_size: B; what is left after N // B batches is dropped.
         batches: how many to return; None: all.
         generator: draws each call's order, then each batch's augmentation.
-
-    Raises:
-        UserError: fewer than ``batch_size`` samples.
     """
 
     def __init__(

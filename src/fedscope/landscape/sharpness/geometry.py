@@ -17,11 +17,7 @@ _STEPS = 60  # of Newton's iteration, which doubles the digits in each
 
 @dataclass(frozen=True)
 class Geometry:
-    """A norm and whether each coordinate is measured in units of its weight.
-
-    Raises:
-        UserError: p is neither 2 nor infinity.
-    """
+    """A norm and whether each coordinate is measured in units of its weight."""
 
     p: float = 2
     adaptive: bool = False

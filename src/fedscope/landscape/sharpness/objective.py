@@ -33,9 +33,6 @@ class Perturbed:
         parameters: patterns of the names that are perturbed; None: all that require a gradient.
         normalize_logits: take the loss of (f − mean f)/‖f − mean f‖ over the last dimension of the outputs
             f (Andriushchenko et al. 2023, section 3.1).
-
-    Raises:
-        UserError: see ``FlatLoss`` and ``check_loss``; m below 1, or batches that cannot be dealt.
     """
 
     def __init__(
@@ -109,11 +106,7 @@ class Perturbed:
 
 
 def of_size(batches: Batches, m: int, seed: int) -> Batches:
-    """Return the samples dealt at random to ⌈N/m⌉ batches.
-
-    Raises:
-        UserError: m below 1, or batches that cannot be joined.
-    """
+    """Return the samples dealt at random to ⌈N/m⌉ batches."""
     if m < 1:
         raise UserError(f"m is {m}; a batch has at least 1 sample")
     order = torch.randperm(batches.samples, generator=torch_stream(seed, "m-sharpness batches"))
@@ -135,11 +128,7 @@ def normalized(loss_fn: LossFunction) -> LossFunction:
 
 
 def error_rate(outputs: Any, targets: Tree) -> Tensor:
-    """Return the share of samples whose largest output is not the target's.
-
-    Raises:
-        UserError: outputs (samples, classes) and targets (samples,) are not what network and data give.
-    """
+    """Return the share of samples whose largest output is not the target's."""
     scores = outputs if isinstance(outputs, Tensor) and outputs.ndim == 2 else None
     labels = targets if isinstance(targets, Tensor) and not targets.is_floating_point() else None
     if scores is None or labels is None or labels.shape != scores.shape[:1]:

@@ -49,11 +49,7 @@ def last_linear(model: nn.Module) -> str:
 
 
 def check_rows(model: nn.Module, names: Sequence[str]) -> None:
-    """Refuse weights whose rows are not the neurons of one layer.
-
-    Raises:
-        UserError: they store their inputs first, or are those of another layer too.
-    """
+    """Refuse weights whose rows are not the neurons of one layer."""
     every = dict(model.named_parameters(remove_duplicate=False))
     for name in names:
         owner = model.get_submodule(name.rpartition(".")[0])

@@ -164,9 +164,6 @@ def squared_norm(groups: Tensor) -> Estimate:
     The square of their mean exceeds ‖D‖² by their variance; inner products of different groups do not:
     Σ_{a≠b} ⟨g_a, g_b⟩ / (G (G − 1)). The standard error is the jackknife's, with G − 1 degrees of freedom.
     One group is taken as exact.
-
-    Raises:
-        ValueError: two groups, which have no leave-one-out values.
     """
     count = len(groups)
     gram = groups.double() @ groups.double().T

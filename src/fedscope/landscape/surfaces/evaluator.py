@@ -47,10 +47,6 @@ class Points:
     Attributes:
         form: how the network is evaluated (:mod:`fedscope.landscape.loss.forms`).
         seen: the points that the fingerprint is made of, with their rows.
-
-    Raises:
-        UserError: vectors or origin of another length, or not finite; a network whose outputs differ from one
-            evaluation to the next.
     """
 
     def __init__(

@@ -31,9 +31,6 @@ class Fused:
         model: frozen; it is copied.
         example: a few samples.
         dtype: float32, or bfloat16 to compute in.
-
-    Raises:
-        Exception: whatever the tracing of a network that cannot be traced raises.
     """
 
     def __init__(self, model: nn.Module, example: Tensor, dtype: torch.dtype) -> None:

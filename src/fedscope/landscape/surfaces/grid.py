@@ -22,10 +22,6 @@ def grid_values(
         directions: along which.
         grid: points along each axis; one number for all, or one for each.
         span: see above; above 0.
-
-    Raises:
-        UserError: a number of points below 1, as many numbers as there are no axes, a span that is not
-            positive.
     """
     if not (math.isfinite(span) and span > 0):
         raise UserError(f"the span is {span}: all points would be one; take one above 0")

@@ -41,9 +41,6 @@ def accuracy(output: Any, targets: Any) -> Tensor:
     """Return 1.0 for each sample whose largest logit is its label's, else 0.0.
 
     With logits (samples, classes, …) and labels (samples, …), the share of a sample's places.
-
-    Raises:
-        UserError: the outputs are no logits, or the targets no labels.
     """
     if (
         not isinstance(output, Tensor)
@@ -62,11 +59,7 @@ def accuracy(output: Any, targets: Any) -> Tensor:
 
 
 def named(metrics: Metrics) -> dict[str, Metric]:
-    """Return metrics by name: ``accuracy``, functions by their own names, or a mapping as it is.
-
-    Raises:
-        UserError: an unknown or a repeated name.
-    """
+    """Return metrics by name: ``accuracy``, functions by their own names, or a mapping as it is."""
     if isinstance(metrics, Mapping):
         return dict(metrics)
     found: dict[str, Metric] = {}

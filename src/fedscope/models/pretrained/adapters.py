@@ -23,10 +23,6 @@ def adapted(reference: str, lora: LoRA) -> Seen:
     """Return the network ``hf:NAME`` with new adapters.
 
     A is drawn from PyTorch's global generator; B is 0, so that the network is the base as yet.
-
-    Raises:
-        UserError: as :func:`~fedscope.models.pretrained.networks.load`; peft is not installed; or the network
-            has no layers that are called as the targets.
     """
     base = load(reference)
     config = lora.config(reference.partition(":")[2])
@@ -40,11 +36,7 @@ def is_folder(path: Path) -> bool:
 
 
 def from_folder(reference: str, path: Path) -> Seen:
-    """Return the network ``hf:NAME`` with the adapters that peft saved in the folder ``path``.
-
-    Raises:
-        UserError: as :func:`adapted`; the folder is damaged, or holds no LoRA, or that of another network.
-    """
+    """Return the network ``hf:NAME`` with the adapters that peft saved in the folder ``path``."""
     base = load(reference)
     with extras.needed(EXTRA, str(path)):
         from peft import LoraConfig, PeftConfig

@@ -54,12 +54,7 @@ class Seen(nn.Module):
 
 
 def load(reference: str) -> Seen:
-    """Return the pretrained network ``hf:NAME``, with all of its parameters, in eval mode.
-
-    Raises:
-        UserError: transformers is not installed; there is no such network; or it is neither a causal language
-            model nor an image classifier.
-    """
+    """Return the pretrained network ``hf:NAME``, with all of its parameters, in eval mode."""
     whole, _ = _loaded(reference)
     return Seen(whole, dict(whole.named_children()))
 
@@ -70,11 +65,7 @@ def is_folder(path: Path) -> bool:
 
 
 def weights(path: Path) -> Mapping[str, Tensor]:
-    """Return the state of the network in a folder by the names of its modules, which its files may not have.
-
-    Raises:
-        UserError: see :func:`load`; or some of the network's tensors are not there.
-    """
+    """Return the state of the network in a folder by the names of its modules, which its files may not have."""
     model, missing = _loaded(f"{pretrained.NETWORK}:{path}")
     if missing:
         more = f" and {len(missing) - 1} more tensors" if missing[1:] else ""

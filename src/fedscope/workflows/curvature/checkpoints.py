@@ -83,9 +83,6 @@ def plans(
         request: what would be measured.
         reporter: where progress and notes go.
         memory: bytes that the process may take.
-
-    Raises:
-        UserError: see :func:`problems`; the request has no plan, or the memory is too small.
     """
     check_planned(request)
     check_request(request, parallel=False)

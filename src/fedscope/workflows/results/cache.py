@@ -37,9 +37,6 @@ class ResultCache:
 
     Args:
         folder: made when needed; one that cannot be written to is read only.
-
-    Raises:
-        UserError: the folder is a link: it lies in a registry, or in the user's cache.
     """
 
     def __init__(self, folder: Path | None) -> None:

@@ -74,9 +74,6 @@ class Participants:
         data: the problem's samples for all clients, or each client's ``own`` training rows, at most as many.
         latest: each client's last upload, from whichever round.
         of_round: the uploads of the problem's own round alone.
-
-    Raises:
-        UserError: fewer than two clients, the rows of a client are not known, or it has none.
     """
 
     def __init__(

@@ -44,11 +44,7 @@ class Trial:
 
 
 def trial(request: TrainRequest, reporter: Reporter = SILENT) -> Trial:
-    """Train the first rounds of a new run, keep nothing, and return what all rounds will take.
-
-    Raises:
-        UserError: the run is to be continued, or what :func:`fedscope.workflows.train.train.train` raises.
-    """
+    """Train the first rounds of a new run, keep nothing, and return what all rounds will take."""
     if request.resume or workers.under_torchrun():
         raise UserError("--dry-run tries a new run in one process: leave --resume and torchrun out")
     seed = {"seed": request.seeds[0]} if request.seeds else {}

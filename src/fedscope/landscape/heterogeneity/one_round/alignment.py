@@ -37,9 +37,6 @@ def update_alignment(op: Operator, space: Eigenspace | None, update: Tensor, *, 
         space: its top eigenspace, for the share.
         update: Δ, of any length but 0.
         samples: the name of the operator's set of samples.
-
-    Raises:
-        UserError: the update is 0 or not finite.
     """
     wide = update.to(op.device).double()
     length = float(wide.norm())

@@ -115,11 +115,7 @@ def expansions(op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: 
 
 
 def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion]) -> AveragingCost:
-    """Return the cost of averaging from the clients' expansions.
-
-    Raises:
-        UserError: the shares are no weights of a mean, or not as many as clients.
-    """
+    """Return the cost of averaging from the clients' expansions."""
     check_shares(shares)
     if len(shares) != len(clients):
         raise UserError(f"{len(shares)} shares are not of {len(clients)} clients")
@@ -131,9 +127,6 @@ def mean_model(models: Sequence[nn.Module], shares: Sequence[float]) -> nn.Modul
 
     Buffers of floating numbers (BatchNorm's running statistics) are averaged in the same way, as a server
     averages them; of counters the largest is taken. Equal models have exactly their own mean.
-
-    Raises:
-        UserError: the shares are no weights of a mean, or the models differ in names or shapes.
     """
     check_shares(shares)
     states = [model.state_dict() for model in models]

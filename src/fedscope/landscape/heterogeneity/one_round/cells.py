@@ -76,9 +76,6 @@ def cell(
         sampler: of the probes; one that ends makes the trace exact.
         seed: of the starting vector and the probes.
         progress: called after every product.
-
-    Raises:
-        UserError: the loss is asked for without ``losses``, or the trace by fewer than two probes.
     """
     if "loss" in quantities and losses is None:
         raise UserError("the loss of a cell takes the losses of its batches")

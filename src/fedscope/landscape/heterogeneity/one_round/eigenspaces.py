@@ -75,9 +75,6 @@ def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: i
         k: dimensions of the space.
         samples: the name of the operator's set of samples.
         kept: vectors of the Krylov basis that are kept beside them.
-
-    Raises:
-        UserError: there are fewer than k eigenpairs.
     """
     if not 1 <= k <= len(pairs.values):
         raise UserError(f"a space of {k} eigenvectors cannot be made of {len(pairs.values)}; ask for more")
@@ -138,9 +135,6 @@ def overlaps(
     Args:
         operators: one for each space, taken one at a time.
         spaces: of equal dimensions.
-
-    Raises:
-        UserError: the spaces have different dimensions.
     """
     sizes = {(space.k, space.rows.shape[1]) for space in spaces}
     if len(sizes) > 1:

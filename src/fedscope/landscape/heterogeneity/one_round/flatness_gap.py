@@ -49,11 +49,7 @@ class FlatnessGap(Printed):
         return total(zip(self.shares, self.cells[function, point], strict=True))
 
     def gaps(self, name: str) -> tuple[Paired, ...]:
-        """Return a gap of each client, (K,).
-
-        Raises:
-            UserError: there is no gap of this name.
-        """
+        """Return a gap of each client, (K,)."""
         if name not in GAPS:
             raise UserError(f"there is no gap {name!r}; choose one of {', '.join(GAPS)}")
         first, second = (self.cells[place] for place in GAPS[name])
@@ -73,9 +69,6 @@ def flatness_gap(
         quantity: which.
         shares: (K,) the clients' weights p_k in the mean.
         cells: (K,) numbers in each of the four cells, and where known in those of ``start``.
-
-    Raises:
-        UserError: a cell is missing, is not of K clients, or the shares do not add up to 1.
     """
     missing = [place for pair in GAPS.values() for place in pair if place not in cells]
     if missing:
@@ -88,10 +81,6 @@ def flatness_gap(
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Refuse weights of clients that are no weights of a mean.
-
-    Raises:
-        UserError: there are none, one is negative, or they do not add up to 1.
-    """
+    """Refuse weights of clients that are no weights of a mean."""
     if not shares or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
         raise UserError(f"the clients' shares {tuple(shares)} must be at least 0 and add up to 1")

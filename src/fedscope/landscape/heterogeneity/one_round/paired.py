@@ -171,11 +171,7 @@ def statistic(
 
 
 def total(terms: Iterable[tuple[float, Paired]]) -> Paired:
-    """Return Σ cᵢ xᵢ of pairs (cᵢ, xᵢ), with the errors of what is left on common batches and probes.
-
-    Raises:
-        ValueError: two numbers have one set of samples in other batches, or by other probes, each.
-    """
+    """Return Σ cᵢ xᵢ of pairs (cᵢ, xᵢ), with the errors of what is left on common batches and probes."""
     value = bias = bound = 0.0
     parts: dict[str, Part] = {}
     known = True

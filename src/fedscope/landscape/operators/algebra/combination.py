@@ -38,11 +38,7 @@ class Combination:
         return replace(self, shift=self.shift + by)
 
     def space(self) -> dict[str, Any]:
-        """Return the arguments of ``Operator`` that all terms share; None for what they do not agree in.
-
-        Raises:
-            UserError: the terms differ in size, dtype or device.
-        """
+        """Return the arguments of ``Operator`` that all terms share; None for what they do not agree in."""
         first, *others = self.factors
         for what in ("shape", "dtype", "device"):
             for other in others:

@@ -12,11 +12,7 @@ Blocks = tuple[tuple[str, int], ...]
 
 
 def unflattened(vector: Tensor, blocks: Blocks, shapes: Sequence[torch.Size]) -> dict[str, Tensor]:
-    """Return views of a (n,) vector by name, in the shapes given.
-
-    Raises:
-        UserError: the vector has another shape.
-    """
+    """Return views of a (n,) vector by name, in the shapes given."""
     lengths = [length for _, length in blocks]
     if vector.shape != (sum(lengths),):
         raise UserError(f"the vector has shape {tuple(vector.shape)}; expected ({sum(lengths)},)")
@@ -25,11 +21,7 @@ def unflattened(vector: Tensor, blocks: Blocks, shapes: Sequence[torch.Size]) ->
 
 
 def flattened(tensors: Mapping[str, Tensor], blocks: Blocks, shapes: Sequence[torch.Size]) -> Tensor:
-    """Return the tensors as one (n,) vector, in the blocks' order.
-
-    Raises:
-        UserError: a name is missing or unknown, or a tensor has another shape.
-    """
+    """Return the tensors as one (n,) vector, in the blocks' order."""
     names = [name for name, _ in blocks]
     for name in tensors:
         if name not in names:

@@ -66,9 +66,6 @@ class Room:
         storage: how they are kept.
         dtype: the operator's.
         device: where they are.
-
-    Raises:
-        UserError: a file for another device than the CPU, or no room on its disk.
     """
 
     def __init__(

@@ -89,11 +89,7 @@ def of_outputs(
 
 
 def check_apart(loss: FlatLoss, inputs: Tree) -> None:
-    """Refuse a network whose output for a sample depends on the others of its batch.
-
-    Raises:
-        UserError: it does.
-    """
+    """Refuse a network whose output for a sample depends on the others of its batch."""
     with torch.no_grad(), loss.exact():
         together = flat(loss.outputs(inputs))
         found = (_in_parts(loss, inputs, size) for size in (1, 2))
@@ -130,10 +126,6 @@ def compared(loss: FlatLoss, parts: Definition, most: int, otherwise: str, *, ap
         most: samples that a graph may be of.
         otherwise: what may be done about a wrong second derivative, for the end of the message.
         apart: whether the operator is made of each sample's own gradient.
-
-    Raises:
-        UserError: products are not what their definition gives, an operation has no second derivative, or
-            samples have no gradients of their own.
     """
     batch = some_of(loss, most)
     if apart and not loss.coupled:

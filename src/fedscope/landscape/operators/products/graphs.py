@@ -27,9 +27,6 @@ def prepared(
             (:func:`~fedscope.landscape.operators.products.preflight.preflight`).
         memory: bytes that they may take together, see :class:`Graphs`.
         keep: whether any is kept between products.
-
-    Raises:
-        UserError: of ``looked_at``; or a batch that cannot be cut exceeds the memory.
     """
     cost = looked_at()
     if cost.exceeds(memory) and loss.blocks.found:

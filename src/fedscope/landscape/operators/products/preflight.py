@@ -33,10 +33,6 @@ def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "")
         build: makes a graph.
         twice: whether a second derivative is taken.
         otherwise: what may be done where one is missing, for the end of the message.
-
-    Raises:
-        UserError: outputs that differ from one evaluation to the next, a loss that is random or a sum, or an
-            operation without a second derivative.
     """
     inputs, targets = loss.batches[0]
     if not loss.coupled:

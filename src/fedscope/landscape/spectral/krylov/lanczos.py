@@ -191,11 +191,7 @@ class Lanczos:
         return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
 
     def step(self) -> None:
-        """Take one product and extend the basis.
-
-        Raises:
-            ValueError: the basis already spans the whole space, or a product was not finite.
-        """
+        """Take one product and extend the basis."""
         m, n = self.steps, self.dimension
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")

@@ -33,11 +33,7 @@ class Wanted:
 
     @classmethod
     def of(cls, n: int, k: int, which: Which) -> "Wanted":
-        """Return what k values at an end, or at both, are.
-
-        Raises:
-            UserError: ``which`` is none of :data:`Which`, or k is out of range for n coordinates.
-        """
+        """Return what k values at an end, or at both, are."""
         if which not in get_args(Which):
             raise UserError(f"which is {which!r}; choose one of {', '.join(get_args(Which))}")
         most = n // 2 if which == "both" else n
