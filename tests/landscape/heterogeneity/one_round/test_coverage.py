@@ -11,12 +11,8 @@ from tests.tiers import NOMINAL
 
 from .coverage import World, costs, estimates, truths, world
 
-<<<<<<< HEAD
-DRAWS = tiers.draws(24, 40)  # repetitions; the documented shares are of 300
-FIRST = int(os.environ.get("FEDSCOPE_SEED", 0))  # the seed of the first one
-=======
 DRAWS = tiers.draws(40, 40)  # in both tiers; the documented shares are of 300
->>>>>>> w-light
+FIRST = int(os.environ.get("FEDSCOPE_SEED", 0))  # the seed of the first one
 SLACK = tiers.slack(DRAWS)
 
 
