@@ -92,7 +92,7 @@ def sought(reference: str) -> None:
 
 
 def parts(reference: str) -> tuple[Path, int | None]:
-    """Return the file or folder that a reference to data names, and the tokens of a sequence if it says so."""
+    """Return the file or folder that a reference to data names, and the tokens of a sequence if said."""
     scheme, _, rest = reference.partition(":")
     path, colon, length = rest.rpartition(":")
     if not (scheme == TEXT and colon):
@@ -107,7 +107,7 @@ def parts(reference: str) -> tuple[Path, int | None]:
 
 
 def files(reference: str) -> tuple[Path, int | None]:
-    """Return the file or folder of data that is there, and the tokens of a sequence if the reference says so."""
+    """Return the file or folder of data that is there, and the tokens of a sequence if said."""
     path, length = parts(reference)
     if not path.exists():
         raise UserError(f"{reference}: there is no file or folder {str(path)!r}")

@@ -140,7 +140,7 @@ def _names(found: Sequence[str], on: On) -> list[str]:
 
 
 def names_of(what: Sequence[Weights], on: On) -> tuple[list[str], Path] | None:
-    """Return the references of checkpoints and their registry; None where an object is among what is given."""
+    """Return the references of checkpoints and their registry; None where an object is among them."""
     given = (on.get("data"), on.get("model"), on.get("loss"))
     if not all(one is None or isinstance(one, str) for one in given):
         return None

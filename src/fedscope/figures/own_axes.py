@@ -45,7 +45,7 @@ def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
 def plane(
     axes: Axes, record: LandscapeRecord, *, kind: SurfaceKind = "contour", metric: str = "loss"
 ) -> None:
-    """Draw a plane as contours, as a heat map, or in three-dimensional axes as a surface; a line as a curve."""
+    """Draw a plane as contours, as a heat map, or in 3-D axes as a surface; a line as a curve."""
     surface, (name,) = read_surface(record), titles([record])
     if len(surface.axes) == 1:
         draw_profile(axes, surface, name, metric=metric)

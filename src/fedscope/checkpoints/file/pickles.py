@@ -51,7 +51,7 @@ _TAKEN = {  # how many objects an instruction takes off the stack; None: those a
 
 
 def check_pickle(file: BinaryIO) -> bool:
-    """Check the pickle that begins where ``file`` is, and leave it behind its end; return whether it is one."""
+    """Check the pickle that begins where ``file`` is, leave it behind its end; return whether it is one."""
     machine = _Machine()
     try:
         for instruction, argument, _ in pickletools.genops(file):

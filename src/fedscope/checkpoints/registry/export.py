@@ -13,7 +13,7 @@ from fedscope.storage import atomic_file, atomic_folder, write_bytes
 
 
 def export_state_dict(checkpoint: Path, out: Path) -> None:
-    """Write the verified weights of ``checkpoint`` as ``model.load_state_dict(torch.load(out))`` takes them."""
+    """Write the verified weights of a checkpoint as ``model.load_state_dict(torch.load(out))`` takes them."""
     state = load_checkpoint(checkpoint).state
     with atomic_file(out, below=None) as handle:
         write_tensors(handle, state)

@@ -107,7 +107,7 @@ class Files:
 
 
 def decoders() -> int:
-    """Return how many processes decode: ``FEDSCOPE_DECODERS`` (0: this one alone), or one per core, up to 8."""
+    """Return how many processes decode: ``FEDSCOPE_DECODERS`` (0: this alone), or one per core, up to 8."""
     given = os.environ.get("FEDSCOPE_DECODERS")
     if given is None:
         return min(

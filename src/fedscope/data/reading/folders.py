@@ -22,7 +22,7 @@ def class_names(folder: Path) -> list[str]:
 
 
 def by_class(folder: Path, classes: Sequence[str], only: Iterable[str] | None = None) -> Table:
-    """Return the images of ``folder/CLASS/*`` or ``folder/CLASS/images/*``, of ``classes`` or ``only`` some."""
+    """Return images of ``folder/CLASS/*`` or ``folder/CLASS/images/*``, of ``classes`` or ``only`` some."""
     paths: list[Path] = []
     labels: list[int] = []
     for label, name in enumerate(classes):

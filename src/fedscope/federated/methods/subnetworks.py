@@ -37,7 +37,7 @@ def recalibration(options: Values) -> Literal["off", "report", "upload"]:
 
 
 def sides(options: Values, native: int) -> list[int]:
-    """Return the sides to draw from: the option's, else the published ones for images of ``native`` pixels."""
+    """Return sides to draw from: the option's, else the published ones for images of ``native`` pixels."""
     text = str(options["gradaug.resolutions"])
     if text == "auto":
         return SIDES.get(native, [round(scale * native) for scale in SCALES])

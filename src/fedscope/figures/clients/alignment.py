@@ -13,7 +13,7 @@ BAR = 0.36  # of the room of a client
 
 
 def alignment_figure(record: ClientsRecord, *, width: float = style.SINGLE_COLUMN) -> Figure:
-    """Draw bars for each client's own and for the global Hessian: ΔᵀHΔ/‖Δ‖², and the share in the top space."""
+    """Draw bars for each client's own and for the global Hessian: ΔᵀHΔ/‖Δ‖², and the top space's share."""
     found = record.alignment
     if not found:
         lacking(record, "alignment", "alignment")

@@ -28,7 +28,7 @@ WIDEST = 2.0  # inches: of the names of checkpoints
 
 
 def values_figure(records: Sequence[SharpnessRecord]) -> Figure:
-    """Draw every quantity of every checkpoint with its 95 % interval; along the rounds of one run, as a line."""
+    """Draw every quantity of every checkpoint with its 95 % interval; of one run's rounds, as a line."""
     names = _names(records)
     symbols = [*map(_symbol, names)]
     rounds = [record.checkpoint.round for record in records]

@@ -185,7 +185,7 @@ class FlatLoss:
         return self.of(outputs, targets)
 
     def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
-        """Return the gradient of one batch's loss at the weights as they are, (n,), by the network as it is."""
+        """Return the gradient of one batch's loss at the weights, (n,), by the network as it is."""
         with torch.enable_grad(), self.exact(), self.plainly():
             loss = self.on_batch(inputs, targets)
             self.check_used(loss)

@@ -65,7 +65,7 @@ def is_folder(path: Path) -> bool:
 
 
 def weights(path: Path) -> Mapping[str, Tensor]:
-    """Return the state of the network in a folder by the names of its modules, which its files may not have."""
+    """Return the state of a folder's network by the names of its modules, which its files may not have."""
     model, missing = _loaded(f"{pretrained.NETWORK}:{path}")
     if missing:
         more = f" and {len(missing) - 1} more tensors" if missing[1:] else ""

@@ -18,7 +18,7 @@ RANDOM_PART = 0.01  # of the starting vector's norm
 
 
 def starting_vector(op: Operator, start: Start | None, generator: torch.Generator) -> Tensor:
-    """Return (n,) float64: a Gaussian draw, or the sum of the given vectors, normalised, and a little of it."""
+    """Return (n,) float64: a Gaussian draw, or the sum of given vectors, normalised, and a little of it."""
     n = op.shape[0]
     random = torch.randn(n, generator=generator, device=generator.device, dtype=torch.float64).to(op.device)
     if start is None:
