@@ -159,7 +159,7 @@ class Poison:
         (["runs", "tag", "tiny", "a/b"], "'a/b' is no tag; use up to 100 letters"),
         (["runs", "delete", "tiny"], "needs an answer; add --yes"),
         (
-            ["runs", "delete", "tiny", "--checkpoint", "final.pt", "--yes"],
+            ["runs", "delete", "tiny", "--checkpoint", "last.pt", "--yes"],
             "is no global model that may be del",
         ),
         (["runs", "show", "plain.pt", "--provenance"], "register it with `fedscope runs add`"),
