@@ -31,14 +31,15 @@ def run(arguments: Sequence[str] | None = None) -> None:
 class _Loading:
     """Says on a terminal that PyTorch is being loaded, which takes seconds, just before it is."""
 
+    told = False
+
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         """Find nothing."""
-        if name == "torch":
-            sys.meta_path.remove(self)
-            if sys.stderr.isatty():
-                from fedscope.cli.terminal import console
+        if name == "torch" and not self.told and sys.stderr.isatty():
+            self.told = True
+            from fedscope.cli.terminal import console
 
-                console.note("loading PyTorch …")
+            console.note("loading PyTorch …")
 
 
 def interrupt(_signal: int, frame: FrameType | None) -> None:
