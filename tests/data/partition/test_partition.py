@@ -341,7 +341,7 @@ def test_digits_serve_every_kind_but_domains() -> None:
 @pytest.mark.parametrize(
     ("kind", "changed", "message"),
     [
-        ("dirichlet", {}, "unknown partition 'dirichlet'; did you mean 'dirichlet_equal'"),
+        ("dirichlet", {}, "unknown partition 'dirichlet'; did you mean 'dirichlet_balanced'"),
         ("elsewhere", {}, "unknown partition 'elsewhere'; choose one of iid, "),
         ("iid", {"clients": 601}, "601 clients cannot share 600 samples"),
         ("iid", {"clients": 0}, "at least 1"),

@@ -68,15 +68,6 @@ def test_the_best_is_that_of_the_evaluated_rounds(runs: tuple[Run, Run]) -> None
     assert found.best_half_accuracy == seldom.metrics()[1].accuracy
 
 
-def test_a_score_that_is_due_is_missed(runs: tuple[Run, Run], tmp_path: Path) -> None:
-    run = trained(tmp_path, SELDOM)
-    lines = run.metrics()
-    run.write_metrics(line.edited(validation={}) if line.round == 4 else line for line in lines)
-    assert "line 4 has a score on validation that --validation does not ask for, or lacks it" in [
-        fault.problem for fault in verify_run(run)
-    ]
-
-
 def test_a_run_that_is_cut_between_two_evaluations_goes_on_with_the_same_bits(
     runs: tuple[Run, Run], tmp_path: Path
 ) -> None:

@@ -6,8 +6,9 @@ With the gradients g_k at w + kεu, u = v/‖v‖,
 
 The third difference d is the truncation (ε²/6)·∇⁴L[u, u, u]‖v‖ to leading order, and rounding of standard
 deviation σ in each gradient, which leaves σ‖v‖/(√2·ε) in the product, leaves √5/3 σ‖v‖/ε in d: more. So ‖d‖
-measures the error, whichever kind it is, and a multiple of it is stated as a bound. What neither shows are
-coordinates that a step does not move, because it is below half a unit in their last place; what H would do
+measures the error, whichever kind it is, and a multiple of it is stated as a bound. Of few coordinates d may be
+small by chance: what storing the gradients in the dtype leaves at least is added. What neither shows are coordinates that
+a step does not move, because it is below half a unit in their last place; what H would do
 with them is bounded by the curvature seen along the step's own direction, with the same margin.
 
 Only first derivatives are taken, by any kernel: fused attention, bfloat16 activations, a backward that is
@@ -30,6 +31,7 @@ from fedscope.landscape.operators.products.kinks import Kinks
 from fedscope.landscape.operators.products.step_length import Step, balanced
 
 MARGIN = 3.0  # times the third difference: the bound on the error of a product
+_STORED = 0.15  # of eps: the standard deviation of half the difference of two numbers, each rounded to eps
 _POINTS = {-1: (-1 / 2, -1 / 6), 1: (1 / 2, -3 / 6), 2: (0.0, 1 / 6)}  # k ↦ its shares of Hv·ε and of d·ε
 _CENTER = 3 / 6
 
@@ -122,11 +124,12 @@ class FiniteDifferences:
         wide = v.double()
         size = float(wide.norm())
         d = third + _CENTER * size / self.step.length * self._at_center
+        stored = _STORED * torch.finfo(v.dtype).eps * float(self._at_center.norm()) * size / self.step.length
         lost = MARGIN * float(self._unmoved(v, size).norm())
         curvature = max(float(self.step.slope.norm()), float(product.norm()) / size if size else 0.0)
         form = MARGIN * float(wide @ d)
         return (
-            MARGIN * float(d.norm()) + curvature * lost,
+            MARGIN * float(d.norm()) + stored + curvature * lost,
             form + math.copysign(float(product.norm()) * lost, form),
         )
 
