@@ -6,9 +6,9 @@ With the gradients g_k at w + kεu, u = v/‖v‖,
 
 The third difference d is the truncation (ε²/6)·∇⁴L[u, u, u]‖v‖ to leading order, and rounding of standard
 deviation σ in each gradient, which leaves σ‖v‖/(√2·ε) in the product, leaves √5/3 σ‖v‖/ε in d: more. So ‖d‖
-measures the error, whichever kind it is, and a multiple of it is stated as a bound. Of few coordinates d may be
-small by chance: what storing the gradients in the dtype leaves at least is added. What neither shows are coordinates that
-a step does not move, because it is below half a unit in their last place; what H would do
+measures the error, whichever kind it is, and a multiple of it is stated as a bound. Of few coordinates d may
+be small by chance: what storing the gradients in the dtype leaves at least is added. What neither shows are
+coordinates that a step does not move, because it is below half a unit in their last place; what H would do
 with them is bounded by the curvature seen along the step's own direction, with the same margin.
 
 Only first derivatives are taken, by any kernel: fused attention, bfloat16 activations, a backward that is
