@@ -32,7 +32,8 @@ found[10.0]
 # %% [markdown]
 # H_D says yes: with unequal data the directions agree less. H_N says the opposite, since it is no relative
 # number: a client that has few classes fits them soon, its curvature is small, and so are the gaps between
-# such clients. The traces show it. `H_N scale-free` divides by the sizes.
+# such clients. The traces show it. `H_N scale-free` divides by the sizes: most of the difference is gone, and
+# what is left is within the errors.
 
 # %%
 unequal, alike = (found[alpha].record.cross_client for alpha in (0.1, 10.0))

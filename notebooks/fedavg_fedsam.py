@@ -1,7 +1,7 @@
 # %% [markdown]
 # # FedAvg against FedSAM
 #
-# FedSAM takes its gradients at the sharpest point nearby, to end in a flatter minimum. Does it, here?
+# FedSAM takes its gradients at the point of highest loss nearby, to end in a flatter minimum. Does it, here?
 
 # %%
 import fedscope
@@ -43,8 +43,8 @@ planes.figure("contour")
 # ## Read with care
 #
 # The curvature of cross-entropy falls as the training samples are fitted. On small data, or after few
-# rounds, the method that fits more slowly is sharper, whatever it does to the minimum it ends in: compare
-# the training losses too.
+# rounds, the method that fits more slowly may be sharper for that alone, whatever it does to the minimum it
+# ends in: compare the training losses too.
 
 # %%
 {method: round(run.metrics[-1]["train_loss"], 3) for method, run in runs.items()}

@@ -91,8 +91,8 @@ def _surprise(reference: HessianRecord, other: HessianRecord, found: Sequence[Di
     return (
         f"{method_name(yours)} is sharper here than {method_name(mine)}, {numbers}, though its paper finds "
         "it flatter. The curvature of cross-entropy falls as the training samples are fitted, so that on "
-        "small data, or after few rounds, the method that fits more slowly is sharper: compare accuracies, "
-        "and later rounds"
+        "small data, or after few rounds, the method that fits more slowly may be sharper for that alone: "
+        "compare accuracies, and later rounds"
     )
 
 
