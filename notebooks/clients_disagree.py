@@ -3,8 +3,8 @@
 #
 # Each client trains on its own data, so each has its own Hessian. H_N is the squared gap between the sizes of
 # two clients' curvatures, H_D the cosine between their directions (Mendieta et al. 2022). Do clients whose
-# data are more unequal agree less? Here are two runs: almost one class per client (α = 0.1), and nearly the
-# same mixture for all (α = 10).
+# data are more unequal agree less? Here are two runs: three or four classes each, nearly every class with one
+# client alone (α = 0.1), and nearly the same mixture for all (α = 10).
 
 # %%
 import fedscope
@@ -33,7 +33,7 @@ found[10.0]
 # H_D says yes: with unequal data the directions agree less. H_N says the opposite, since it is no relative
 # number: a client that has few classes fits them soon, its curvature is small, and so are the gaps between
 # such clients. The traces show it. `H_N scale-free` divides by the sizes: most of the difference is gone, and
-# what is left is within the errors.
+# what is left is less than two of its errors.
 
 # %%
 unequal, alike = (found[alpha].record.cross_client for alpha in (0.1, 10.0))

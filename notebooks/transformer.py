@@ -1,8 +1,8 @@
 # %% [markdown]
 # # A transformer
 #
-# Attention kernels often have no second derivative, or a wrong one. fedscope tries the network before the
-# first product, names the operation, and falls back to one that has it.
+# Attention kernels often have no second derivative, or a wrong one. fedscope takes PyTorch's kernel that has
+# one, and tries the network before the first product: where an operation has none, it is named and refused.
 
 # %%
 import torch
