@@ -28,6 +28,7 @@ KNOWN = {
     ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there
     ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
     ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
+    ("checkpoints/travel/history.py", "TemporaryDirectory"),  # of a history without files
     ("workflows/catalogues.py", "file.read_bytes"),
     ("data/loading/cache.py", "np.memmap"),
     ("data/loading/cache.py", "np.save"),

@@ -107,15 +107,15 @@ N │ N% │ N │ N │ N
 Diagnostics
 quantity ┃ round N ┃ round N
 ━
-drift [w²] │ N │ N
+drift │ N │ N
 gradient diversity │ N │ N
 cosine of pairs │ −N │ −N
 cosine to mean │ N │ N
-server step [w] │ N │ N
+server step │ N │ N
 cosine of steps │ – │ N
-way from start [w] │ N │ N
+distance from start │ N │ N
 BatchNorm divergence │ N │ N
-worst class │ N │ N
+worst class │ N% │ N%
 Cost
 of all rounds ┃ total ┃ per round
 ━
