@@ -38,6 +38,7 @@ KNOWN = {
     ("loggers/several.py", "group.open"),
     ("loggers/several.py", "logger.open"),
     ("reproduce/recipes/published.py", "path.read_text"),
+    ("workflows/train/trial.py", "TemporaryDirectory"),  # of a trial's registry
     ("testing/methods.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),
     ("figures/provenance.py", "Image.open"),

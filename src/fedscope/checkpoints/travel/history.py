@@ -114,7 +114,8 @@ def pull_deleted(run: Run, commits: History, report: Report, *, needed: bool = F
                     remove_tree(staged.root, below=run.root)
     there = [run.folder / name for name in names if name not in lacking or name in found]
     size = sum(path.stat().st_size for path in there)
-    return Journey(run.name, len(there), size, len(moved), sum(moved), tuple(name for name in lacking if name not in found))
+    nowhere = tuple(name for name in lacking if name not in found)
+    return Journey(run.name, len(there), size, len(moved), sum(moved), nowhere)
 
 
 def _content(repository: Path, blob: str) -> Iterator[bytes]:
