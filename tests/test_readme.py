@@ -242,7 +242,8 @@ def test_the_smallest_lambda_max_goes_with_the_second_lowest_accuracy() -> None:
 def test_the_flattest_and_the_most_accurate_are_as_the_table_says() -> None:
     text = " ".join(FINDINGS.read_text("utf-8").split())
     (said,) = re.findall(
-        r"Of the smallest λ_max, (\S+) reaches (\d+) %, the next, (\S+), (\d+) %; the most accurate, (\S+), (\d+) %",
+        r"Of the smallest λ_max, (\S+) reaches (\d+) %, the next, (\S+), (\d+) %; "
+        r"the most accurate, (\S+), (\d+) %",
         text,
     )
     entries = _gallery("flatness/table-cpu")
