@@ -52,3 +52,12 @@ def test_what_is_stored_ran_and_has_pictures(name: str) -> None:
     assert "text/html" in kinds
     assert ("image/png" in kinds) or name == "transformer"
     assert not re.search(r"/home/|/work/|/tmp/|/root/", json.dumps(outputs))
+
+
+def test_the_stored_table_is_the_gallerys() -> None:
+    first = next(cell for cell in _stored("papers_table") if cell["cell_type"] == "code")
+    printed = "".join(
+        "".join(output["text"]) for output in first["outputs"] if output["output_type"] == "stream"
+    )
+    page = (PROJECT / "figures" / "man" / "table2-cpu.md").read_text(encoding="utf-8")
+    assert printed.split() == page.split("## What this is")[0].split()
