@@ -82,6 +82,7 @@ STRONGER = {
 }
 # Relative, of the three rounds. A last bit turns a ReLU of the residual network, as other processors do:
 # started 20 times a 1e-7th away, the worst row moves by 3e-5, 7e-4 and 4e-3, FedCurv by 8e-6, 2e-4, 2e-4.
+# FedDecorr divides by the spread of features that hardly vary: another processor moves it by 1.4e-3.
 PERCEPTRON, RESIDUAL, FEDCURV = (1e-4, 1e-4, 1e-4), (1e-4, 2e-3, 1e-2), (1e-4, 4e-4, 1e-3)
 
 
@@ -96,6 +97,8 @@ def test_golden_losses(tmp_path: Path, method: str) -> None:
     if settings.model == "resnet_digits":
         settings = settings.model_copy(update={"epochs": 2, "lr": 0.05})
         allowed = FEDCURV if method == "fedbn+fedcurv" else RESIDUAL
+    if method == "feddecorr":
+        allowed = RESIDUAL
     run = trained(tmp_path, settings, STRONGER.get(method, {}))
     for metrics, loss, tolerance in zip(run.metrics(), GOLDEN[method], allowed, strict=True):
         assert metrics.loss == pytest.approx(loss, rel=tolerance)
