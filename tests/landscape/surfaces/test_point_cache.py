@@ -69,9 +69,14 @@ def test_a_file_cut_short_goes_on_after_its_end(tmp_path_factory: pytest.TempPat
     assert _file(path).read() == {**kept, (9.0, 9.0): (1.0, 2.0)}
 
 
-def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    for path in (tmp_path / "file" / "a", None):
+def test_where_nothing_can_be_written_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedscope.landscape.surfaces.point_cache.append", full)
+    for path in (tmp_path / "a", None):
         file = _file(path)
         file.add((0.0, 0.0), (1.0, 1.0))
         assert file.read() == {}

@@ -120,7 +120,7 @@ class Journaled(Wrapper):
             return
         try:
             write_arrays(path, arrays, below=self._below)
-        except (OSError, UserError):
+        except OSError:
             self._room.left = 0  # the disk is full or read-only: nothing more is kept
 
 

@@ -62,7 +62,7 @@ class PointFile:
         body = self._layout.pack(*point, *row)
         try:
             append(self._path, _MARK + body + _digest(body), below=self._below, sync=False)
-        except (OSError, UserError):
+        except OSError:
             self._path = None  # the disk is full or read-only: nothing more is kept
 
 
