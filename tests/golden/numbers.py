@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 Lines = dict[str, Any]  # path in a record → number, truth value, text or null
-VOLATILE = {  # of an hour, a machine or a folder
-    "command", "created", "device", "file", "folder", "kept", "path", "python", "registry", "saved",
-    "seconds", "size", "threads", "updated", "versions", "written",
+VOLATILE = {  # of an hour, a machine, a folder, of the code, or of what was kept before
+    "command", "created", "device", "file", "folder", "kept", "matvecs", "operator_sha256", "path",
+    "peak_memory_bytes", "python", "registry", "saved", "seconds", "seconds_in", "size", "threads", "updated",
+    "versions", "written",
 }  # fmt: skip
 ERRORS = ("band", "bias", "bound", "dof", "error", "interval", "residual", "std", "stderr", "uncertain")
 TOLERANCE = 1e-12  # of an error, relative; values have to be equal
