@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from torch import nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.choices import ReadingName
 from fedscope.errors import UserError
@@ -276,51 +276,87 @@ def test_a_step_too_far_is_halved() -> None:
     assert found.value == pytest.approx(3 * 0.36, rel=1e-3)
 
 
-def digits_net(kind: int) -> nn.Sequential:
-    torch.manual_seed(kind)
-    if kind == 0:
-        net = nn.Sequential(nn.Linear(64, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10))
-    elif kind == 1:
-        net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10))
-    else:
-        net = nn.Sequential(
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 32), nn.Linear(32, 32), nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x).relu()
+        return self.last(x + self.second(x).relu())
+
+
+NETWORKS: dict[str, tuple[Any, Any, float]] = {  # rows, a network for them, and its learning rate
+    "digits, LayerNorm": (
+        load_digits,
+        lambda: nn.Sequential(nn.Linear(64, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 10)),
+        0.1,
+    ),
+    "digits, two hidden layers": (
+        load_digits,
+        lambda: nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10)),
+        0.1,
+    ),
+    "digits, convolution": (
+        load_digits,
+        lambda: nn.Sequential(
             nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
             nn.Linear(288, 10),
-        )  # fmt: skip
-    x, y = digits()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    for rows in torch.randint(1000, (200, 64)):
+        ),
+        0.1,
+    ),
+    "digits, residual": (load_digits, Residual, 0.05),
+    "breast cancer": (
+        load_breast_cancer, lambda: nn.Sequential(nn.Linear(30, 16), nn.ReLU(), nn.Linear(16, 2)), 0.05,
+    ),
+    "wine": (load_wine, lambda: nn.Sequential(nn.Linear(13, 20), nn.Tanh(), nn.Linear(20, 3)), 0.05),
+    "diabetes": (
+        load_diabetes, lambda: nn.Sequential(nn.Linear(10, 32), nn.Softplus(), nn.Linear(32, 1)), 0.02,
+    ),
+}  # fmt: skip
+
+
+def trained(name: str) -> tuple[nn.Module, Any, Batches]:
+    """Return a network after 200 steps, its loss, and up to 256 of its rows in batches of 64."""
+    torch.manual_seed(list(NETWORKS).index(name))
+    rows, build, rate = NETWORKS[name]
+    images, labels = rows(return_X_y=True)
+    x, y = torch.tensor(images, dtype=torch.float32), torch.tensor(labels)
+    net, loss_fn = build(), cross_entropy
+    x = (x - x.mean(0)) / (x.std(0) + 1e-3) if rows is not load_digits else x / 16
+    if rows is load_diabetes:
+        y, loss_fn = ((y - y.mean()) / y.std()).float()[:, None], mse_loss
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
+    for picked in torch.randint(min(1000, len(x)), (200, 64)):
         optimizer.zero_grad()
-        cross_entropy(net(x[rows]), y[rows]).backward()
+        loss_fn(net(x[picked]), y[picked]).backward()
         optimizer.step()
-    return net.eval()
+    return net.eval(), loss_fn, Batches(x[:256], y[:256], 64)
 
 
-def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    images, labels = load_digits(return_X_y=True)
-    return torch.tensor(images, dtype=torch.float32) / 16, torch.tensor(labels)
-
-
+@pytest.mark.slow
 def test_in_a_box_it_comes_near_a_far_longer_search_on_trained_networks() -> None:
-    """Mean over three networks, two geometries and two seeds, with no more than 21 gradients a batch."""
-    x, y = digits()
+    """Mean over networks, two geometries and two seeds, with no more than 21 gradients a batch."""
     shares: dict[str, list[float]] = {"vertices": [], "published": []}
-    for kind in range(3):
-        net, data = digits_net(kind), Batches(x[:256], y[:256], 64)
+    for name in NETWORKS:
+        net, loss_fn, data = trained(name)
         for adaptive, rho in ((False, 0.02), (True, 0.1)):
             ball: dict[str, Any] = {"rho": rho, "p": math.inf, "adaptive": adaptive}
-            strong = worst_case_sharpness(net, cross_entropy, data, **ball, search=Vertices(150, 7))
-            plain = worst_case_sharpness(net, cross_entropy, data, **ball, search=AutoPGD())
+            strong = worst_case_sharpness(net, loss_fn, data, **ball, search=Vertices(150, 7))
+            plain = worst_case_sharpness(net, loss_fn, data, **ball, search=AutoPGD())
             for seed in (0, 1):
-                found = worst_case_sharpness(net, cross_entropy, data, **ball, seed=seed)
+                found = worst_case_sharpness(net, loss_fn, data, **ball, seed=seed)
+                sizes = [len(y) for _, y in data]
                 most = [max(them) for them in zip(found.batches, plain.batches, strong.batches, strict=True)]
-                shares["vertices"].append(4 * found.value / sum(most))
-                shares["published"].append(4 * plain.value / sum(most))
+                most_of_all = sum(n * rise for n, rise in zip(sizes, most, strict=True)) / sum(sizes)
+                shares["vertices"].append(found.value / most_of_all)
+                shares["published"].append(plain.value / most_of_all)
                 assert found.cost.gradients <= plain.cost.gradients == 21
-    print({name: [round(one, 3) for one in found] for name, found in shares.items()})
+            print(name, ball["adaptive"], *(f"{one[-1]:.3f} {one[-2]:.3f}" for one in shares.values()))
     means = {name: sum(found) / len(found) for name, found in shares.items()}
-    assert means["vertices"] >= 0.955
-    assert means["published"] < means["vertices"] - 0.05
+    print(means, {name: min(found) for name, found in shares.items()})
+    assert means["vertices"] >= 0.97
+    assert means["published"] < means["vertices"] - 0.02
 
 
 def test_vertices_are_of_a_box() -> None:
