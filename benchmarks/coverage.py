@@ -44,7 +44,6 @@ from fedscope.workflows.sources.samples import MOST, Source
 
 NETWORKS = ("groupnorm_cnn", "vehicles", "remembered")
 DRAWS = {256: 100, 512: 60, 2048: 20}  # of so many samples
-TRACED = 512  # samples of the largest draw whose trace is estimated
 Result = dict[str, Any]
 
 
@@ -55,14 +54,15 @@ class Network:
     problem: Problem
     folder: Path
     seed: int  # of the draws
+    traced: int  # samples of the largest draw whose trace is estimated
 
     @classmethod
-    def of(cls, path: Path, data_dir: Path | None, work: Path, seed: int) -> "Network":
+    def of(cls, path: Path, data_dir: Path | None, work: Path, seed: int, traced: int) -> "Network":
         """Return the network of a checkpoint; other weights have another folder."""
         info, sha256 = describe_checkpoint(path)
         model, data = (one.name if is_own(one.name) else None for one in (info.model, info.data))
         (problem,) = load([path], Source(split="test", data_dir=data_dir, model=model, data=data))
-        return cls(problem, work / f"{info.run}-{sha256[:12]}", seed)
+        return cls(problem, work / f"{info.run}-{sha256[:12]}", seed, traced)
 
     @cached_property
     def samples(self) -> tuple[Tensor, Tensor]:
@@ -126,7 +126,7 @@ class Network:
             "stderr": found.stderr_data[0], "dof": found.dof_data[0], "matvecs": found.matvecs,
             "effective_samples": effective_number(found.samples[0]),
         }  # fmt: skip
-        if size > TRACED:
+        if size > self.traced:
             return result
         total = trace(op, known=found.subspace, generator=torch_stream(self.seed, "probes", size, number))
         low, high = total.population_interval()
@@ -160,7 +160,7 @@ def summary(network: Network) -> Result:
         "lambda_max": {key: whole[key].item() for key in ("value", "residual", "certified", "matvecs")},
         "effective_samples": effective_number(torch.from_numpy(whole["samples"]).double()),
         "lambda_max_of_draws": {size: rules.eigenvalue_summary(kept[size], truth) for size in sizes},
-        "trace_of_draws": {size: rules.trace_summary(kept[size]) for size in sizes if size <= TRACED},
+        "trace_of_draws": {size: rules.trace_summary(kept[size]) for size in sizes if size <= network.traced},
     }  # fmt: skip
 
 
@@ -176,11 +176,13 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", default=NETWORKS, metavar="RUN")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(DRAWS))
     parser.add_argument("--draws", type=int, help="of each size")
+    parser.add_argument("--traced", type=int, default=512, help="samples of the largest draw with a trace")
     parser.add_argument("--seed", type=int, default=0, help="of the draws, starts and probes")
     options = parser.parse_args()
     set_up(torch.device("cpu"), 1)
     paths = [options.registry / name / "final.pt" for name in options.networks]
-    networks = [Network.of(path, options.data_dir, options.work, options.seed) for path in paths]
+    draws = options.data_dir, options.work, options.seed, options.traced
+    networks = [Network.of(path, *draws) for path in paths]
     for size, number in plan(options.sizes, options.draws):
         for network in networks:
             network.draw(size, number)
