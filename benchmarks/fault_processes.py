@@ -18,7 +18,7 @@ from pathlib import Path
 from fault_commands import RESUME, adding, finish, write
 from fault_scene import HESSIAN, METHODS, TRAIN, Done, Process, Scene, figures
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 
 
 def killed_training(scene: Scene) -> str:
@@ -177,7 +177,7 @@ def clocks(scene: Scene) -> str:
         os.utime(path, (moment, moment))
     days = draw.choice((-20000, -400, -1, 0.5, 400, 20000))
     created = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="milliseconds")
-    run = Registry(scene.root).run("a")
+    run = RunRegistry(scene.root).run("a")
     run.write_manifest(run.manifest().model_copy(update={"created": created}))
     if scene.faults("a"):
         scene.wrong(f"verify finds a fault in a run created {days:+} days from now")
@@ -207,7 +207,7 @@ def writers(scene: Scene) -> str:
         if done.code and words[0] == "train" and "--name" not in words:
             scene.wrong(f"unnamed training beside others: {done.err[-300:]}")
     scene.expect_sound()
-    unnamed = [run.name for run in Registry(scene.root).folders() if run.name.startswith("fedavg-digits")]
+    unnamed = [run.name for run in RunRegistry(scene.root).folders() if run.name.startswith("fedavg-digits")]
     if len(unnamed) != 2:
         scene.wrong(f"two unnamed trainings made {unnamed}")
     for name in unnamed:

@@ -22,7 +22,7 @@ from typing import Any
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import run
 
 PATIENCE = 300.0  # seconds; what takes longer hangs
@@ -235,7 +235,7 @@ class Clean:
         assert scene.call("train", "--name", "b", "--resume", "--rounds", "5", root=more).code == 0
         bits["b"] = describe_checkpoint(more / "b" / "final.pt")[1]
         shutil.rmtree(more)
-        Registry(scene.root).run("b").extend(5)
+        RunRegistry(scene.root).run("b").extend(5)
         answer = scene.call(*HESSIAN).json()
         assert scene.call("runs", "list").code == 0
         assert scene.call("runs", "export", "a", "--out", str(empty.archive)).code == 0

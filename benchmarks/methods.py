@@ -25,7 +25,7 @@ from tables import row
 
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.costs.cost import cost
 from fedscope.federated.record.flat import FlatModel
@@ -103,7 +103,7 @@ def federated(family: str, name: str, options: argparse.Namespace) -> Federation
 def trained(family: str, name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a whole run reaches; train it if the registry has none."""
     federation = federated(family, name, options)
-    registry = Registry(options.registry)
+    registry = RunRegistry(options.registry)
     label = "-".join([family, name, *map(str, LATER.get(name, {}).values())])
     run = open_run(federation, registry, label, resume=(options.registry / label).exists())
     with run.locked():

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from machine import record
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.landscape import Hessian, cross_client, spectral_density, top_eigenpairs, trace
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
 from fedscope.landscape.heterogeneity.similarity import relative_reach
@@ -120,7 +120,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     source = Source(samples=options.samples, data_dir=options.data_dir, batch_size=options.samples)
-    run = Run(options.rounds)
+    run = RunFolder(options.rounds)
     along = load([run.after_round(number) for number in run.rounds()[: options.most_rounds]], source)
     (problem,) = load([options.clients], source)
     found: dict[str, Any] = {

@@ -30,7 +30,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 
 RUNS, ROUNDS = 10, 4
 SETTINGS = Settings(clients=2, rounds=ROUNDS, save_clients="none", keep_every=1)
@@ -40,7 +40,7 @@ URL = "s3://bucket/r"
 FEDSCOPE = (sys.executable, "-m", "fedscope", "runs")
 
 
-def make_run(registry: Registry, name: str, numbers: int, generator: torch.Generator) -> None:
+def make_run(registry: RunRegistry, name: str, numbers: int, generator: torch.Generator) -> None:
     """Write a finished run whose models have so many numbers."""
     created = f"2026-01-01T00:00:{name[-2:]}+00:00"
     run = registry.create(
@@ -60,7 +60,7 @@ def make_run(registry: Registry, name: str, numbers: int, generator: torch.Gener
 
 def tree(root: Path) -> dict[str, bytes]:
     """Return the files of all runs of a registry."""
-    names = [f"{run.name}/{name}" for run in Registry(root).folders() for name in layout.files(run.folder)]
+    names = [f"{run.name}/{name}" for run in RunRegistry(root).folders() for name in layout.files(run.folder)]
     return {name: (root / name).read_bytes() for name in names}
 
 
@@ -148,7 +148,7 @@ def main() -> None:
         generator = torch.Generator().manual_seed(options.seed)
         for number in range(RUNS):  # the last kept round, the best and the final model are one
             numbers = options.megabytes * 250_000 // (RUNS * ROUNDS)
-            make_run(Registry(here), f"run-{number:02d}", numbers, generator)
+            make_run(RunRegistry(here), f"run-{number:02d}", numbers, generator)
         sent = tree(here)
         total = sum(map(len, {*sent.values()}))
         print(

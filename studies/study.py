@@ -19,7 +19,7 @@ from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.build import command, completed
 from fedscope.reproduce.gallery.gallery import SENTENCE, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import environment
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs.jobs import Log
@@ -45,7 +45,7 @@ class Study(Protocol):
         """Return the artefact's recipe at a scale."""
         ...
 
-    def plan(self, recipe: Recipe, choices: Choices, place: Place, *, partial: bool) -> Plan:
+    def plan(self, recipe: Recipe, choices: Choices, place: BuildSettings, *, partial: bool) -> Plan:
         """Return the plan of its runs and measurements."""
         ...
 
@@ -55,7 +55,7 @@ class Study(Protocol):
 
 
 def build(
-    study: Study, recipe: Recipe, choices: Choices, place: Place, say: Log, *, partial: bool = False
+    study: Study, recipe: Recipe, choices: Choices, place: BuildSettings, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
     """Train and measure what is missing, then write the artefact; return the files, and the faults.
 

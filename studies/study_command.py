@@ -12,7 +12,7 @@ from fedscope.cli.terminal import console
 from fedscope.errors import UserError, suggestion
 from fedscope.process import use_device
 from fedscope.reproduce.gallery.gallery import SENTENCE, SUFFIXES
-from fedscope.reproduce.plan import Place
+from fedscope.reproduce.plan import BuildSettings
 from fedscope.reproduce.recipes.cells import Choices, rows
 from fedscope.storage import check_target
 from studies.study import Study, build
@@ -68,13 +68,13 @@ def _command(study: Study) -> click.Command:
         """
         if name != study.name:
             raise UserError(f"this study builds {study.name}, not {name!r}{suggestion(name, [study.name])}")
-        place = Place(registry, out, data_dir, str(use_device(device, threads)), threads, workers)
+        place = BuildSettings(registry, out, data_dir, str(use_device(device, threads)), threads, workers)
         _build(study, scale, Choices(seeds, only or None, rounds), place, partial=partial)
 
     return command
 
 
-def _build(study: Study, scale: str, choices: Choices, place: Place, *, partial: bool) -> None:
+def _build(study: Study, scale: str, choices: Choices, place: BuildSettings, *, partial: bool) -> None:
     recipe = study.recipe(scale)
     rows(recipe, choices.rows)
     for suffix in (*SUFFIXES, SENTENCE.removeprefix(".")):

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from tests import commands, costs, tiers, tiny
@@ -192,9 +192,9 @@ def federation() -> Federation:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A finished two-round run on digits, in a registry of its own."""
-    registry = Registry(tmp_path_factory.mktemp("registry"))
+    registry = RunRegistry(tmp_path_factory.mktemp("registry"))
     federation = prepare(TINY, {})
     run = open_run(federation, registry, "tiny", resume=False)
     train(federation, run, lambda _: None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -68,9 +68,9 @@ def test_a_device_measures_as_the_cpu_does(device: str, only: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_products_are_counted_shared_and_apart(run: Run, tmp_path: Path, programs: Path) -> None:
+def test_products_are_counted_shared_and_apart(run: RunFolder, tmp_path: Path, programs: Path) -> None:
     record = tmp_path / "record.json"
-    own = Run(tmp_path / "run")
+    own = RunFolder(tmp_path / "run")
     shutil.copytree(run.folder, own.folder)
     shutil.copy(own.final, own.after_round(1))
     shutil.copy(own.final, own.after_round(2))

@@ -16,7 +16,7 @@ from PIL import Image
 from builder.blocks import blocks_of
 from builder.pages import titles
 from builder.running import SHOWN, pictures, script, shown, units
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.methods import METHODS
 from tests.shown import differences
 
@@ -47,8 +47,8 @@ def install(folder: Path) -> None:
     (record / "entry_points.txt").write_text("\n".join(points))
 
 
-def _plain_and_flat(folder: Path) -> list[Run]:
-    return [Registry(folder / "checkpoints").run(name) for name in ("plain", "flat")]
+def _plain_and_flat(folder: Path) -> list[RunFolder]:
+    return [RunRegistry(folder / "checkpoints").run(name) for name in ("plain", "flat")]
 
 
 def _settings(folder: Path) -> list[dict[str, Any]]:

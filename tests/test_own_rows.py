@@ -24,19 +24,19 @@ from torch.utils.data import (
 
 from fedscope import own_rows
 from fedscope.errors import UserError
-from fedscope.own_rows import Rows
+from fedscope.own_rows import DatasetRows
 
 X, Y = torch.arange(46.0).view(23, 2), torch.arange(23) % 4
 DATA = TensorDataset(X, Y)
 
 
-def found(data: Any, size: int = 8) -> Rows:
+def found(data: Any, size: int = 8) -> DatasetRows:
     rows = own_rows.rows_of(data, size)
     assert rows is not None
     return rows
 
 
-def numbers(rows: Rows) -> list[int]:
+def numbers(rows: DatasetRows) -> list[int]:
     """Return which samples are read, by their inputs."""
     return [int(x[0]) // 2 for part in rows.parts for x in rows.read(part)[0]]
 

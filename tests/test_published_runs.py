@@ -8,7 +8,7 @@ import pytest
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import File
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.lists import read_list
 from fedscope.checkpoints.travel.pull import pull_run
@@ -40,7 +40,7 @@ def test_what_only_a_rebuild_needs_is_not_committed() -> None:
 
 
 def test_the_reference_runs_are_small_and_hold_what_examples_ask_of_them() -> None:
-    registry = Registry(PROJECT / "checkpoints")
+    registry = RunRegistry(PROJECT / "checkpoints")
     runs = [registry.run(name) for name in ("reference-fedavg", "reference-fedavg+man")]
     sizes = [(run.folder / name).stat().st_size for run in runs for name in layout.files(run.folder)]
     assert sum(sizes) <= MOST_OF_REFERENCES
@@ -50,7 +50,7 @@ def test_the_reference_runs_are_small_and_hold_what_examples_ask_of_them() -> No
 
 
 def test_a_published_run_is_finished_with_its_weights_and_without() -> None:
-    for run in Registry(PAPERS).folders():
+    for run in RunRegistry(PAPERS).folders():
         manifest = run.manifest()
         assert run.status(manifest) == "finished"
         for name in ("best.pt", "final.pt"):
@@ -60,13 +60,13 @@ def test_a_published_run_is_finished_with_its_weights_and_without() -> None:
 
 def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:
     place, results = remote(str(PAPERS)), set[str]()
-    assert place.runs() == [run.name for run in Registry(PAPERS).folders()]
+    assert place.runs() == [run.name for run in RunRegistry(PAPERS).folders()]
     for name in place.runs():
-        run, listed = Registry(PAPERS).run(name), read_list(place, name).files
+        run, listed = RunRegistry(PAPERS).run(name), read_list(place, name).files
         assert {file: File.from_path(run.at(file)) for file in listed} == listed
         here = {file for file in listed if not layout.is_result(file)}
         assert set(layout.files(run.folder)) == here
         results |= listed.keys() - here
     assert results == {f"{layout.ANALYSIS}/{path.name}" for path in (PAPERS / layout.ANALYSIS).glob("*.json")}
     name = min(place.runs(), key=lambda name: read_list(place, name).size)
-    assert pull_run(Registry(tmp_path), place, name, lambda *_: None).moved > 0
+    assert pull_run(RunRegistry(tmp_path), place, name, lambda *_: None).moved > 0

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.augment import Pipeline, Store
 from fedscope.federated.record.method import Draw
 from fedscope.federated.record.options import Values
@@ -224,7 +224,7 @@ def _recorded(draw: Draw, drawn: list[Any]) -> Draw:
 def trained(federation: Federation) -> list[State]:
     """Return the global model after every round of fedscope's own run."""
     with TemporaryDirectory() as folder:
-        run = open_run(federation, Registry(Path(folder)), "run", resume=False)
+        run = open_run(federation, RunRegistry(Path(folder)), "run", resume=False)
         train(federation, run, lambda _: None)
         rounds = range(1, federation.settings.rounds + 1)
         return [load_checkpoint(run.after_round(round)).state for round in rounds]

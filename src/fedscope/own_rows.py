@@ -30,7 +30,7 @@ _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 
 
 @dataclass(frozen=True)
-class Rows:
+class DatasetRows:
     """A data set by its rows.
 
     Attributes:
@@ -65,7 +65,7 @@ class Rows:
         return self.items([row])[0]
 
 
-def rows_of(data: Any, batch_size: int) -> Rows | None:
+def rows_of(data: Any, batch_size: int) -> DatasetRows | None:
     """Return the rows of a data set, a loader, a stream or a list of samples; None of anything else.
 
     A stream (``IterableDataset``) is run through once.
@@ -79,7 +79,7 @@ def rows_of(data: Any, batch_size: int) -> Rows | None:
     random = _randomness(rows)
     said = {"not": (), "seeded": (DRAWN,), "unseeded": (UNSEEDED,)}[random]
     notes = (*rows.notes, *([NUMBERED] if numbered else []), *said)
-    return Rows(rows.parts, rows.items, rows.collate, notes, random)
+    return DatasetRows(rows.parts, rows.items, rows.collate, notes, random)
 
 
 def pair(batch: Any) -> tuple[tuple[Any, Any], bool]:
@@ -129,7 +129,7 @@ def flows(data: Iterable[Any]) -> list[Any]:
         return list(data)
 
 
-def _found(data: Any, size: int) -> Rows | None:
+def _found(data: Any, size: int) -> DatasetRows | None:
     if isinstance(data, torch_data.DataLoader):
         return _of_loader(data)
     if isinstance(data, torch_data.IterableDataset):
@@ -140,10 +140,12 @@ def _found(data: Any, size: int) -> Rows | None:
         return None
     if hugging_face and data.format["type"] is None:
         data = data.with_format("torch")
-    return Rows(_cut(torch.arange(len(data)), size), _getter(data), _collated if hugging_face else _together)
+    return DatasetRows(
+        _cut(torch.arange(len(data)), size), _getter(data), _collated if hugging_face else _together
+    )
 
 
-def _of_loader(loader: torch_data.DataLoader[Any]) -> Rows | None:
+def _of_loader(loader: torch_data.DataLoader[Any]) -> DatasetRows | None:
     data, batches = loader.dataset, loader.batch_sampler
     collate = _together if loader.collate_fn is torch_data.default_collate else loader.collate_fn
     size = loader.batch_size
@@ -151,7 +153,7 @@ def _of_loader(loader: torch_data.DataLoader[Any]) -> Rows | None:
         stream = _of_stream(data, size, collate)
         count = sum(map(len, stream.parts))
         left = count % size if loader.drop_last else 0
-        return Rows(stream.parts, stream.items, collate, _left_out(left, count))
+        return DatasetRows(stream.parts, stream.items, collate, _left_out(left, count))
     if batches is None or not _has_index(data):
         return None
     count = len(data)  # type: ignore[arg-type]
@@ -164,7 +166,7 @@ def _of_loader(loader: torch_data.DataLoader[Any]) -> Rows | None:
         drawn = [torch.tensor(list(batch), dtype=torch.int64) for batch in _drawn(batches, data)]
         parts = tuple(part for part in drawn if len(part))
         notes = _as_drawn(torch.cat(drawn) if drawn else torch.empty(0, dtype=torch.int64), count)
-    return Rows(parts, _getter(data), collate, notes)
+    return DatasetRows(parts, _getter(data), collate, notes)
 
 
 def _left_out(left: int, count: int) -> tuple[str, ...]:
@@ -203,9 +205,11 @@ def _drawn(sampler: Iterable[Any], data: object) -> list[Any]:
         return list(copy.deepcopy(sampler, {id(data): data}))
 
 
-def _of_stream(data: torch_data.IterableDataset[Any], size: int, collate: Callable[[list[Any]], Any]) -> Rows:
+def _of_stream(
+    data: torch_data.IterableDataset[Any], size: int, collate: Callable[[list[Any]], Any]
+) -> DatasetRows:
     items = flows(data)
-    return Rows(_cut(torch.arange(len(items)), size), _getter(items), collate)
+    return DatasetRows(_cut(torch.arange(len(items)), size), _getter(items), collate)
 
 
 def _cut(rows: Tensor, size: int) -> tuple[Tensor, ...]:
@@ -255,7 +259,7 @@ def _as_tensor(part: Any) -> Any:
     return torch.tensor(part) if plain else part
 
 
-def _randomness(rows: Rows) -> Literal["not", "seeded", "unseeded"]:
+def _randomness(rows: DatasetRows) -> Literal["not", "seeded", "unseeded"]:
     """Say whether rows differ from one reading to the next, and whether a seed repeats them.
 
     One that is flipped or cropped at random can come out the same twice: 64 hardly do.

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedscope.reproduce.plan import Plan
-from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import Recipe, from_table
 from studies.readings.reading import Readings
 from studies.study import own_table
@@ -29,7 +29,7 @@ def readings_recipe(scale: str = "paper") -> ReadingsRecipe:
     return ReadingsRecipe(**vars(from_table(NAME, own, scale)), readings=readings)
 
 
-def measured_cells(recipe: ReadingsRecipe, choices: Choices | None = None) -> list[Cell]:
+def measured_cells(recipe: ReadingsRecipe, choices: Choices | None = None) -> list[RunCell]:
     """Return the cells with a measurement for each reading; a column of the server's models has no others."""
     template, found = recipe.measures["reading"], []
     for cell in cells(recipe, choices):
@@ -43,7 +43,7 @@ class ReadingsPlan(Plan):
     """The runs of such recipes, and their measurements."""
 
     @cached_property
-    def cells(self) -> dict[str, list[Cell]]:
+    def cells(self) -> dict[str, list[RunCell]]:
         """Every recipe's cells."""
         recipes = [one for one in self.recipes if isinstance(one, ReadingsRecipe)]
         return {recipe.name: measured_cells(recipe, self.choices) for recipe in recipes}

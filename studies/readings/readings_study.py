@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.plan import Place
+from fedscope.reproduce.plan import BuildSettings
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
 from studies.readings.likely_readings import TITLES, grid_of, readings_of
@@ -26,7 +26,7 @@ class ReadingsStudy:
         """Return the artefact's recipe at a scale."""
         return readings_recipe(scale)
 
-    def plan(self, recipe: Recipe, choices: Choices, place: Place, *, partial: bool) -> ReadingsPlan:
+    def plan(self, recipe: Recipe, choices: Choices, place: BuildSettings, *, partial: bool) -> ReadingsPlan:
         """Return the plan of its runs and measurements."""
         return ReadingsPlan((recipe,), choices, place, partial=partial)
 

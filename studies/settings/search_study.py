@@ -9,7 +9,7 @@ from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.lines import Line, Panel
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
 from studies.settings.likely_settings import between, grid_of, search_of
@@ -27,7 +27,7 @@ class SearchStudy:
         """Return the artefact's recipe at a scale."""
         return search_recipe(scale)
 
-    def plan(self, recipe: Recipe, choices: Choices, place: Place, *, partial: bool) -> Plan:
+    def plan(self, recipe: Recipe, choices: Choices, place: BuildSettings, *, partial: bool) -> Plan:
         """Return the plan of its runs."""
         return Plan((recipe,), choices, place, partial=partial)
 

@@ -12,7 +12,7 @@ from fedscope.adoption.adding import add
 from fedscope.adoption.identity import Identity, identify
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build, outline
@@ -39,7 +39,7 @@ def test_fedaligns_folder(tmp_path: Path, digits: Identity, slimmable: bool, pro
     models = [FedMLResNet56(10, 1, slimmable, projection) for _ in range(3)]
     for name, model in zip(("server", "client_0", "client_1"), models, strict=True):
         torch.save(model.state_dict(), tmp_path / f"{name}.pt")
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     run, notes = add(tmp_path, digits, registry, "theirs", known={"method": "fedalign"}, round=25)
     assert "such as" not in notes[0]
     assert notes[0].startswith("renamed ")
@@ -65,7 +65,7 @@ def test_feddyns_folder(tmp_path: Path) -> None:
         torch.save(model.state_dict(), tmp_path / f"{name}.pt")
     rows = np.random.default_rng(0).normal(size=(3, 797_962)).astype(np.float32)
     np.save(tmp_path / "100_clnt_params_list.npy", rows)
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     run, _ = add(tmp_path, cifar(), registry, "feddyn")
     for reference, name in (
         ("feddyn@50", "50_com_cld"),
@@ -89,7 +89,7 @@ def test_one_file_with_clients_elsewhere(tmp_path: Path, digits: Identity) -> No
     save_file(plain, tmp_path / "a.safetensors")
     save_file(plain, tmp_path / "b.safetensors")
     mine = identify("mlp_digits", "digits")
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     files = (tmp_path / "a.safetensors", tmp_path / "b.safetensors")
     run, notes = add(tmp_path / "last.ckpt", mine, registry, "one", clients=files)
     renamed, whose, equal = notes
@@ -103,7 +103,7 @@ def test_one_file_with_clients_elsewhere(tmp_path: Path, digits: Identity) -> No
 
 
 def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
-    registry, mine = Registry(tmp_path / "runs"), identify("mlp_digits", "digits")
+    registry, mine = RunRegistry(tmp_path / "runs"), identify("mlp_digits", "digits")
     torch.save(nn.Linear(3, 2).state_dict(), tmp_path / "w.pt")
     with pytest.raises(UserError, match="does not fit the network"):
         add(tmp_path / "w.pt", mine, registry, "bad")
@@ -119,7 +119,7 @@ def test_what_does_not_fit_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_network_of_ones_own_is_kept_by_its_name(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     torch.save(model.state_dict(), tmp_path / "w.pt")
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     run, _ = add(tmp_path / "w.pt", identify(model, "my data"), registry, "own")
     info = load_checkpoint(run.final).info
     assert (info.model.name, info.model.classes, info.data.name) == ("Linear", None, "my data")
@@ -129,7 +129,7 @@ def test_flowers_folder(tmp_path: Path) -> None:
     states = [build("mlp_digits", 10, 1, torch.Generator().manual_seed(seed)).state_dict() for seed in (0, 1)]
     for round, state in zip((2, 10), states, strict=True):
         np.savez(tmp_path / f"round-{round}-weights.npz", *[tensor.numpy() for tensor in state.values()])
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     run, notes = add(tmp_path, identify("mlp_digits", "digits"), registry, "flower")
     assert notes == (
         "named 4 arrays in the order of the network's state_dict() (in all 2 files: round-10-weights.npz, "
@@ -181,7 +181,7 @@ def own(tmp_path: Path, code: Callable[[str, str], Path]) -> Path:
 
 
 def test_clients_own_data_are_the_runs_rows(own: Path) -> None:
-    registry, files = Registry(own / "runs"), dict.fromkeys((0, 1), own / "w.pt")
+    registry, files = RunRegistry(own / "runs"), dict.fromkeys((0, 1), own / "w.pt")
     identity = identify("own_of_added:network", "own_of_added:data")
     run, notes = add(own / "w.pt", identity, registry, "own", clients=files)
     assert notes[0] == "own_of_added:data makes a data set for each of 2 clients"
@@ -211,7 +211,7 @@ def test_a_clients_file_that_says_its_number_is_that_client(own: Path) -> None:
             np.savez(own / name, *[tensor.numpy() for tensor in state.values()])
         else:
             torch.save(state, own / name)
-    registry, identity = Registry(own / "runs"), identify("own_of_added:network", "own_of_added:data")
+    registry, identity = RunRegistry(own / "runs"), identify("own_of_added:network", "own_of_added:data")
     for name, files, numbers in (
         ("turned", ("client_1.pt", "client-0.npz"), [0, 1]),
         ("some", ("client_1.pt",), [1]),
@@ -229,7 +229,7 @@ def test_a_clients_file_that_says_its_number_is_that_client(own: Path) -> None:
 
 
 def test_own_data_in_one_piece_and_what_is_held_out(own: Path) -> None:
-    registry = Registry(own / "runs")
+    registry = RunRegistry(own / "runs")
     run, _ = add(own / "w.pt", identify("own_of_added:network", "own_of_added:whole"), registry, "whole")
     assert run.manifest().rows is None
     assert not run.manifest().states("partition")
@@ -255,7 +255,7 @@ def test_weights_that_are_not_finite_are_told_and_a_round_that_is_unknown_is_not
     state = build("mlp_digits", 10, 1, torch.Generator()).state_dict()
     next(iter(state.values()))[0] = float("nan")
     torch.save(state, tmp_path / "w.pt")
-    registry = Registry(tmp_path / "runs")
+    registry = RunRegistry(tmp_path / "runs")
     _, notes = add(tmp_path / "w.pt", identify("mlp_digits", "digits"), registry, "nan", round=7)
     assert "the weights are not finite" in notes[-1]
     (row,) = registry.rows()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedscope.adoption.flower import watch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 
@@ -76,7 +76,7 @@ def test_rounds_are_registered_and_the_strategy_is_left_as_it_was(tmp_path: Path
 
     scored = strategy.start("grid", filled(0), num_rounds=3, evaluate_fn=score)
     assert (scored, rounds, strategy.seen) == ("grid", [1, 2, 3], [2, 2, 2])
-    registry = Registry(tmp_path)
+    registry = RunRegistry(tmp_path)
     for reference, round in (("app@1", 1), ("app@2", 2), ("app@3", 3), ("app", 3)):
         loaded = load_checkpoint(registry.resolve(reference))
         assert loaded.info.round == round
@@ -98,17 +98,17 @@ def test_arrays_that_are_not_the_networks_are_told_in_the_first_round(tmp_path: 
     strategy = watch(Mean(), "app", model=nn.Linear(4, 2), dataset="mine", registry=tmp_path)
     with pytest.raises(UserError, match=r"round 1 .*shape"):
         strategy.start("grid", filled(0))
-    assert not Registry(tmp_path).rows()
+    assert not RunRegistry(tmp_path).rows()
 
 
 def test_a_name_that_is_taken_is_counted_up(tmp_path: Path) -> None:
     for _ in range(2):
         watch(Mean(), "app", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path).start("g", filled(0))
-    assert {row["name"] for row in Registry(tmp_path).rows()} == {"app", "app-2"}
+    assert {row["name"] for row in RunRegistry(tmp_path).rows()} == {"app", "app-2"}
 
 
 @pytest.fixture(scope="module", params=["message", "legacy"])
-def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The run of a real Flower simulation, three clients of digits for two rounds."""
     if subprocess.run([PYTHON, "-c", "import flwr, ray"], capture_output=True).returncode:
         pytest.skip("flwr and ray are not here; FEDSCOPE_FLOWER_PYTHON names a Python that has them")
@@ -125,12 +125,12 @@ def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         cwd=folder, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return Registry(folder).run(request.param)
+    return RunRegistry(folder).run(request.param)
 
 
 @pytest.mark.slow
-def test_a_real_simulation_is_registered(simulated: Run) -> None:
-    (row,) = Registry(simulated.folder.parent).rows()
+def test_a_real_simulation_is_registered(simulated: RunFolder) -> None:
+    (row,) = RunRegistry(simulated.folder.parent).rows()
     assert (row["status"], row["rounds"], row["done"], row["best"]) == ("finished", 2, 2, 0.5)
     final = load_checkpoint(simulated.final)
     uploads = [load_checkpoint(path) for path in simulated.clients(2)]
@@ -150,7 +150,7 @@ def test_a_real_simulation_is_registered(simulated: Run) -> None:
 
 @pytest.mark.slow
 def test_a_real_simulation_is_analysed(
-    simulated: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulated: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "simulated_app.py").write_text(

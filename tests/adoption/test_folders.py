@@ -14,7 +14,7 @@ from fedscope.adoption.identity import identify
 from fedscope.adoption.layouts import look
 from fedscope.adoption.rows_file import read_partition
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build
@@ -103,7 +103,7 @@ def personalised(folder: Path) -> Path:
 def test_clients_have_an_entry_of_their_own_and_every_change_is_told(tmp_path: Path) -> None:
     folder, registry, mine = (
         personalised(tmp_path),
-        Registry(tmp_path / "runs"),
+        RunRegistry(tmp_path / "runs"),
         identify(nn.Linear(3, 2), "mine"),
     )
     with pytest.raises(UserError, match=r"client 0.* choose one with --client-entry, such as .* modopt"):
@@ -122,7 +122,7 @@ def test_clients_have_an_entry_of_their_own_and_every_change_is_told(tmp_path: P
 
 def test_what_stands_beside_the_newest_model_is_told(tmp_path: Path) -> None:
     written(tmp_path, ["FL_global_model.pt", "best_FL_global_model.pt"])
-    _, notes = add(tmp_path, identify(nn.Linear(3, 2), "mine"), Registry(tmp_path / "runs"), "nv")
+    _, notes = add(tmp_path, identify(nn.Linear(3, 2), "mine"), RunRegistry(tmp_path / "runs"), "nv")
     assert notes == ("left out best_FL_global_model.pt: name that file to register it",)
 
 
@@ -132,7 +132,7 @@ def test_statistics_that_lack_or_never_saw_a_sample_are_told(tmp_path: Path) -> 
     torch.save(
         {k: t for k, t in state.items() if "running" not in k and "num_" not in k}, tmp_path / "bare.pt"
     )
-    registry, digits = Registry(tmp_path / "runs"), identify("resnet_digits", "digits")
+    registry, digits = RunRegistry(tmp_path / "runs"), identify("resnet_digits", "digits")
     _, notes = add(tmp_path / "new.pt", digits, registry, "new")
     assert notes[0].startswith("BatchNorm never saw a sample (stem.1.running_mean, ")
     assert "measure with --bn recalibrate" in notes[0]
@@ -192,7 +192,7 @@ def test_clients_of_another_partition_are_measured_on_their_own_rows(tmp_path: P
         state = build("mlp_digits", 10, 1, torch.Generator().manual_seed(len(name))).state_dict()
         torch.save(state, tmp_path / f"{name}.pt")
     digits = identify("mlp_digits", "digits", partition=tmp_path / "rows.json")
-    run, notes = add(tmp_path, digits, Registry(tmp_path / "runs"), "theirs")
+    run, notes = add(tmp_path, digits, RunRegistry(tmp_path / "runs"), "theirs")
     assert notes[0] == "rows.json gives 2 clients 90 of 1,437 training rows, 10 of them more than once"
     assert not list(verify_run(run))
     problem = load([run.final], Source())[0]

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, devices and loggers
@@ -92,7 +92,7 @@ def test_a_round_of_several_epochs_and_the_rest(tmp_path: Path) -> None:
     metrics = register.run.metrics()
     assert [m.round for m in metrics] == [1, 2, 3]
     assert all(m.train_loss is None for m in metrics)
-    (row,) = Registry(tmp_path).rows()
+    (row,) = RunRegistry(tmp_path).rows()
     assert (row["status"], row["done"]) == ("finished", 3)
 
 

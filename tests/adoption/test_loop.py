@@ -9,7 +9,7 @@ from torch import nn
 
 from fedscope.adoption.loop import RegisterRounds, State
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 
 
@@ -30,7 +30,7 @@ def test_rounds_count_themselves_and_the_end_finishes_the_run(tmp_path: Path) ->
             register.round(network(t), {"accuracy": t / 4}, clients=uploads, samples={2: 20})
     assert register.run is not None
     assert [m.accuracy for m in register.run.metrics()] == [0.25, 0.5]
-    registry = Registry(tmp_path)
+    registry = RunRegistry(tmp_path)
     for reference, value in (("loop@1", 1), ("loop", 2), ("loop@client2", 2.2), ("loop@client8", 2.8)):
         loaded = load_checkpoint(registry.resolve(reference))
         assert loaded.state["bias"].tolist() == pytest.approx([value] * 2)
@@ -45,7 +45,7 @@ def test_what_is_there_at_an_exception_stays_unfinished(tmp_path: Path) -> None:
     ):
         register.round(network(1))
         raise ZeroDivisionError
-    (row,) = Registry(tmp_path).rows()
+    (row,) = RunRegistry(tmp_path).rows()
     assert (row["status"], row["done"]) == ("unfinished", 1)
 
 
@@ -54,7 +54,7 @@ def test_without_a_context_finish_ends_it(tmp_path: Path) -> None:
     register.finish()  # nothing is there yet
     register.round(network(1))
     register.finish()
-    (row,) = Registry(tmp_path).rows()
+    (row,) = RunRegistry(tmp_path).rows()
     assert row["status"] == "finished"
 
 

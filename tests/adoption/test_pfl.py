@@ -68,7 +68,7 @@ class Trained(nn.Module):
 
 def test_rounds_and_clients_by_the_hooks_that_pfl_calls(adapter: Any, tmp_path: Path) -> None:
     trained = Trained()
-    register = adapter.RegisterRounds(
+    register = adapter.RegisterIterations(
         "app", model=trained.net, dataset="mine", registry=tmp_path, clients="last"
     )
     model = SimpleNamespace(pytorch_model=trained)
@@ -101,13 +101,16 @@ def test_of_several_processes_one_registers_and_clients_are_refused(
     monkeypatch.setattr(place, "global_rank", 1)
     monkeypatch.setattr(place, "world_size", 2)
     given = {"model": nn.Linear(3, 2), "dataset": "mine", "registry": tmp_path}
-    register, model = adapter.RegisterRounds("app", **given), SimpleNamespace(pytorch_model=nn.Linear(3, 2))
+    register, model = (
+        adapter.RegisterIterations("app", **given),
+        SimpleNamespace(pytorch_model=nn.Linear(3, 2)),
+    )
     register.on_train_begin(model=model)
     register.after_central_iteration([], model, central_iteration=0)
     register.on_train_end(model=model)
     assert register.run is None
     with pytest.raises(UserError, match="leave clients out"):
-        adapter.RegisterRounds("app", clients="all", **given).on_train_begin(model=model)
+        adapter.RegisterIterations("app", clients="all", **given).on_train_begin(model=model)
 
 
 def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
@@ -136,7 +139,7 @@ def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
         trained, functools.partial(torch.optim.SGD), torch.optim.SGD(trained.parameters(), lr=1.0)
     )
     adapter = import_module(ADAPTER)
-    register = adapter.RegisterRounds(
+    register = adapter.RegisterIterations(
         "app", model=trained.net, dataset="mine", registry=tmp_path, clients="all"
     )
     evaluation = NNEvalHyperParams(local_batch_size=None)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.workflows.sources.problem import load
@@ -92,7 +92,7 @@ def test_a_round_has_its_own_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_nameless_tensors_are_taken_in_their_order(tmp_path: Path) -> None:
     record = recorder(tmp_path)
     record.add(1, dict(zip("01", filled(3).values(), strict=True)), {})
-    state = load_checkpoint(Registry(tmp_path).resolve("app")).state
+    state = load_checkpoint(RunRegistry(tmp_path).resolve("app")).state
     assert {name: tensor.shape for name, tensor in state.items()} == {"weight": (2, 3), "bias": (2,)}
 
 
@@ -106,11 +106,11 @@ def test_tensors_of_another_network_are_refused_in_any_round(tmp_path: Path) -> 
     wrong = {"weight": torch.zeros(2, 4), "bias": torch.zeros(2)}
     with pytest.raises(UserError, match="round 1"):
         record.add(1, wrong, {})
-    assert not Registry(tmp_path).rows()
+    assert not RunRegistry(tmp_path).rows()
     record.add(1, filled(1), {})
     with pytest.raises(UserError, match="round 2"):
         record.add(2, wrong, {})
-    assert len(Registry(tmp_path).run("app").metrics()) == 1
+    assert len(RunRegistry(tmp_path).run("app").metrics()) == 1
 
 
 def test_a_run_of_named_code_needs_nothing_named_again(
@@ -146,7 +146,7 @@ def test_the_newest_uploads_stand_beside_those_of_every_round(tmp_path: Path) ->
     for round in (1, 2):
         record.upload(round, 4, filled(float(round)), samples=0)  # of a client without a sample
         record.add(round, filled(round), {})
-    store = Registry(tmp_path)
+    store = RunRegistry(tmp_path)
     newest, first = (load_checkpoint(store.resolve(name)) for name in ("app@client4", "app@1:client4"))
     assert (newest.info.round, newest.info.samples) == (2, None)
     assert float(first.state["bias"][0]) == 1.0

@@ -18,7 +18,7 @@ from fedscope.adoption.layouts import clients_of
 from fedscope.adoption.loop import RegisterRounds
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.whose import pairing_in
 from fedscope.errors import UserError
 from fedscope.workflows.sources.problem import load
@@ -68,7 +68,7 @@ def value(model: Mapping[str, Tensor] | nn.Module) -> float:
     return float(state["bias"][0])
 
 
-def paired(run: Run) -> None:
+def paired(run: RunFolder) -> None:
     """Check that each client's model is measured on that client's own rows."""
     sets = sys.modules["whose_app"].clients()["train"]
     for client in Participants(load([run.final], Source())[0], "client", "own"):
@@ -77,7 +77,7 @@ def paired(run: Run) -> None:
         assert torch.equal(inputs, sets[client.number][0])
 
 
-def refused(run: Run, mend: str) -> None:
+def refused(run: RunFolder, mend: str) -> None:
     """Check that own data are refused with the mend, and that the models can be had on common data."""
     (problem,) = load([run.final], Source())
     with pytest.raises(UserError, match=f"does not say whose data are whose; .*{mend}"):
@@ -94,7 +94,7 @@ def test_the_number_in_a_name_pairs_whatever_the_order(app: Path, form: str, nam
     files, identity = saved(app, form), identify(*NAMES)
     given = tuple(sorted(files.values())) if named else ()
     run, notes = add(
-        app / "server.pt" if named else app, identity, Registry(app / "runs"), "a", clients=given
+        app / "server.pt" if named else app, identity, RunRegistry(app / "runs"), "a", clients=given
     )
     paired(run)
     first, last = form.format(0), form.format(11)
@@ -103,7 +103,7 @@ def test_the_number_in_a_name_pairs_whatever_the_order(app: Path, form: str, nam
 
 
 def test_an_order_of_files_is_no_pairing_until_it_is_said(app: Path) -> None:
-    files, registry = saved(app, "{}.pt"), Registry(app / "runs")
+    files, registry = saved(app, "{}.pt"), RunRegistry(app / "runs")
     run, notes = add(app / "server.pt", identify(*NAMES), registry, "a", clients=[*files.values()])
     assert [load_checkpoint(path).info.samples for path in run.clients()] == [None] * CLIENTS
     assert "clients 0 is 0.pt, 1 is 1.pt" in notes[-1]
@@ -118,7 +118,7 @@ def test_an_order_of_files_is_no_pairing_until_it_is_said(app: Path) -> None:
 
 def test_models_that_were_kept_in_an_order_can_be_named_afterwards(app: Path) -> None:
     """The way out that the refusal names: the run's own files, by their numbers."""
-    files, registry = saved(app, "{}.pt", (2, 0, 1)), Registry(app / "runs")
+    files, registry = saved(app, "{}.pt", (2, 0, 1)), RunRegistry(app / "runs")
     first, _ = add(app / "server.pt", identify(*NAMES), registry, "a", clients=[*files.values()])
     kept = first.clients()
     said = {2: kept[0], 0: kept[1], 1: kept[2]}
@@ -128,7 +128,7 @@ def test_models_that_were_kept_in_an_order_can_be_named_afterwards(app: Path) ->
 
 
 def test_a_file_that_says_it_is_another_clients_is_refused(app: Path) -> None:
-    run, _ = add(app, identify(*NAMES), Registry(app / "runs"), "a", clients=saved(app, "{}.pt", (3, 4)))
+    run, _ = add(app, identify(*NAMES), RunRegistry(app / "runs"), "a", clients=saved(app, "{}.pt", (3, 4)))
     loaded = load_checkpoint(run.client(4))
     save_checkpoint(run.client(3), loaded.state, loaded.info)
     with pytest.raises(UserError, match=r"0003\.pt is client 3 by its name and client 4 by what it says"):
@@ -149,12 +149,12 @@ class Strategy:
         return Arrays(filled(-1.0)), {}
 
 
-def watched(folder: Path, *rounds: Any) -> Run:
+def watched(folder: Path, *rounds: Any) -> RunFolder:
     strategy = watch(
         Strategy(*rounds), "flower", model=NAMES[0], dataset=NAMES[1], registry=folder, clients="last",
     )  # fmt: skip
     strategy.start(None, None, num_rounds=len(rounds))
-    return Registry(folder).run("flower")
+    return RunRegistry(folder).run("flower")
 
 
 NODES = {0: 7_310_882, 1: 1_201_113, 2: 9_000_004, 3: 4_400_213, 4: 2_777_005}  # as random as node ids are
@@ -228,7 +228,7 @@ def test_pfls_users_are_clients_by_their_number_alone(adapter: Any, app: Path) -
     for users, told in ((("2", "0"), "user"), (("2", "eve"), "users"), (("2", "02"), "users")):
         trained = nn.Linear(3, 2)
         nn.init.zeros_(trained.bias)
-        register = adapter.RegisterRounds(
+        register = adapter.RegisterIterations(
             f"run{''.join(users)}", model=NAMES[0], dataset=NAMES[1], registry=app / "runs", clients="last"
         )
         register.on_train_begin(model=SimpleNamespace(pytorch_model=trained))
@@ -272,7 +272,7 @@ def test_a_loop_tells_the_numbers_itself(app: Path) -> None:
 def test_rows_of_an_array_are_told_by_their_place(app: Path) -> None:
     table = torch.stack([torch.full((8,), float(k)) for k in range(CLIENTS)])
     np.save(app / "rows.npy", table.numpy())
-    server, registry = app / "server.pt", Registry(app / "runs")
+    server, registry = app / "server.pt", RunRegistry(app / "runs")
     run, notes = add(server, identify(*NAMES), registry, "a", clients=(app / "rows.npy",))
     paired(run)
     assert "0 is row 0 of rows.npy" in notes[-1]
@@ -284,7 +284,7 @@ def test_rows_of_an_array_are_told_by_their_place(app: Path) -> None:
 def test_equal_models_are_told_by_their_content(app: Path) -> None:
     for client, filling in enumerate((-1.0, 3.0, 5.0, 3.0, -1.0, 7.0)):
         torch.save(filled(filling), app / f"client_{client}.pt")
-    run, notes = add(app, identify(*NAMES), Registry(app / "runs"), "a")
+    run, notes = add(app, identify(*NAMES), RunRegistry(app / "runs"), "a")
     assert notes[-1] == "clients 1, 3 have equal models; the global model is that of clients 0, 4"
     origin = Participants(load([run.final], Source())[0], "client", "own").origin()
     pairing = pairing_in(run)
@@ -296,5 +296,5 @@ def test_equal_models_are_told_by_their_content(app: Path) -> None:
 def test_data_of_fewer_clients_than_models(app: Path) -> None:
     files, identity = saved(app, "client_{}.pt", range(CLIENTS + 1)), identify(*NAMES)
     with pytest.raises(UserError, match=f"has {CLIENTS} clients from 0 up, and no client {CLIENTS}"):
-        add(app / "server.pt", identity, Registry(app / "runs"), "a", clients=[*files.values()])
+        add(app / "server.pt", identity, RunRegistry(app / "runs"), "a", clients=[*files.values()])
     assert not (app / "runs" / "a").exists()

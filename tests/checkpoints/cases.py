@@ -11,7 +11,7 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from tests.processes import processes
 
 SETTINGS = Settings(clients=2, rounds=3, save_clients="none")
@@ -50,9 +50,9 @@ def state(value: float, size: int = 1000) -> dict[str, Tensor]:
     return {"a.weight": torch.full((size,), value), "a.bias": torch.full((3, 2), value, dtype=torch.float64)}
 
 
-def small_run(root: Path, name: str = "small") -> Run:
+def small_run(root: Path, name: str = "small") -> RunFolder:
     """Return a finished run of three rounds with two tags."""
-    run = Registry(root).create(manifest(name))
+    run = RunRegistry(root).create(manifest(name))
     for round in (1, 2, 3):
         run.append_metrics(Round(round=round, accuracy=round / 4, loss=1.0 / round))
         about = info(name, round).model_copy(update={"metrics": {"accuracy": round / 4}})

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from tests.checkpoints.forging import (
     Forge,
     both,
@@ -137,8 +137,8 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
 }  # fmt: skip
 
 
-def forged(honest: Run, root: Path, how: str) -> Run:
+def forged(honest: RunFolder, root: Path, how: str) -> RunFolder:
     """Return a copy of the honest run, forged; files that are not written again are the same on the disk."""
-    run = Run(Path(shutil.copytree(honest.folder, root / honest.name, copy_function=os.link)))
+    run = RunFolder(Path(shutil.copytree(honest.folder, root / honest.name, copy_function=os.link)))
     FORGED[how][0](run)
     return run

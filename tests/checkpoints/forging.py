@@ -11,9 +11,9 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 
-Forge = Callable[[Run], None]
+Forge = Callable[[RunFolder], None]
 
 SETTINGS = Settings(
     method="scaffold", model="mlp_digits", clients=3, participation=0.7, rounds=2, epochs=1, eval_model="all",
@@ -29,7 +29,7 @@ def described(**changes: object) -> Forge:
 def measured(line: int, **changes: object) -> Forge:
     """Forge a line of the metrics, counted from 1."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         rounds = run.metrics()
         forged = rounds[line - 1] = rounds[line - 1].model_copy()
         forged._json = {**forged.to_json(), **changes}  # edited() would refuse what is no record
@@ -41,7 +41,7 @@ def measured(line: int, **changes: object) -> Forge:
 def told(name: str, **changes: Any) -> Forge:
     """Forge the description of a checkpoint; ``metrics`` are changed one by one."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         found = load_checkpoint(run.folder / name)
         update = {**changes, "metrics": {**found.info.metrics, **changes.get("metrics", {})}}
         save_checkpoint(run.folder / name, found.state, found.info.model_copy(update=update))
@@ -52,7 +52,7 @@ def told(name: str, **changes: Any) -> Forge:
 def weighted(name: str, change: Callable[[dict[str, torch.Tensor]], object]) -> Forge:
     """Forge the weights of a checkpoint."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         found = load_checkpoint(run.folder / name)
         change(found.state)
         save_checkpoint(run.folder / name, found.state, found.info)
@@ -63,7 +63,7 @@ def weighted(name: str, change: Callable[[dict[str, torch.Tensor]], object]) -> 
 def remembered(name: str, **changes: object) -> Forge:
     """Forge a state.json."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         path = run.folder / name
         content = {**json.loads(path.read_text()), **changes}
         content.pop("sha256")
@@ -88,7 +88,7 @@ def copied(source: str, name: str) -> Forge:
 
 
 def removed(*names: str) -> Forge:
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         for name in names:
             (run.folder / name).unlink()
 
@@ -98,45 +98,45 @@ def removed(*names: str) -> Forge:
 def both(*forges: Forge) -> Forge:
     """Forge one thing after the other."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         for one in forges:
             one(run)
 
     return forge
 
 
-def first(run: Run) -> int:
+def first(run: RunFolder) -> int:
     """Return a client that took part in round 1."""
     return run.metrics()[0].clients[0]
 
 
-def unfinished(run: Run) -> None:
+def unfinished(run: RunFolder) -> None:
     """Make the final model that of a run that goes on."""
     run.final.replace(run.last)
 
 
-def cut(run: Run) -> None:
+def cut(run: RunFolder) -> None:
     """Leave the first line of the metrics."""
     run.write_metrics(run.metrics()[:1])
 
 
-def shortened(run: Run) -> None:
+def shortened(run: RunFolder) -> None:
     """Have the model of round 2 say that the run was to have one round."""
     told("round-0002.pt", settings=run.manifest().settings.model_copy(update={"rounds": 1}))(run)
 
 
-def checkpoints(run: Run) -> list[str]:
+def checkpoints(run: RunFolder) -> list[str]:
     return [name for name in layout.files(run.folder) if layout.kind(name) == "checkpoint"]
 
 
-def outdated(run: Run) -> None:
+def outdated(run: RunFolder) -> None:
     """Make the last model of a client that took part in both rounds that of the first."""
     both = [set(record.clients) for record in run.metrics()]
     client = min(both[0] & both[1])
     copied(f"round-0001/clients/{client:04d}.pt", f"clients/{client:04d}.pt")(run)
 
 
-def worst(run: Run) -> None:
+def worst(run: RunFolder) -> None:
     """Make the model of round 2 the best, whichever is."""
     rounds = []
     for one in run.metrics():
@@ -149,7 +149,7 @@ def worst(run: Run) -> None:
     told("best.pt", round=2, metrics={"accuracy": 0.1, "loss": rounds[1].loss})(run)
 
 
-def uninvited(run: Run) -> None:
+def uninvited(run: RunFolder) -> None:
     """Give round 1 the upload of the client that was not there."""
     part = run.metrics()[0].clients
     (absent,) = {0, 1, 2} - set(part)
@@ -161,7 +161,7 @@ def uninvited(run: Run) -> None:
 def recounted(counts: tuple[int, ...]) -> Forge:
     """Say that each client holds another number of rows."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         rows = run.manifest().rows
         assert rows
         described(rows=rows.model_copy(update={"counts": counts}))(run)
@@ -172,7 +172,7 @@ def recounted(counts: tuple[int, ...]) -> Forge:
 def turned(name: str) -> Forge:
     """Turn a bit."""
 
-    def forge(run: Run) -> None:
+    def forge(run: RunFolder) -> None:
         content = bytearray((run.folder / name).read_bytes())
         content[len(content) // 2] ^= 1
         put(run.folder / name, bytes(content))

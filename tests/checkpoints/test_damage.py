@@ -11,7 +11,7 @@ import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.state import check_state, read_state, server_vectors
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
@@ -27,7 +27,7 @@ class Target:
     read: Callable[[], object]
 
 
-def with_state(root: Path) -> Run:
+def with_state(root: Path) -> RunFolder:
     run = small_run(root)
     memory = Memory(run.folder / "state", 50)
     with memory.record(3) as writer:
@@ -50,14 +50,14 @@ def remembered(folder: Path) -> object:
 
 def imported(archive: Path, root: Path) -> object:
     shutil.rmtree(root, ignore_errors=True)
-    run = import_run(Registry(root), archive)
+    run = import_run(RunRegistry(root), archive)
     return run.manifest(), run.metrics(), weights(run.final), weights(run.best), run.tags()
 
 
 def targets(root: Path) -> Iterator[Target]:
     """Yield every kind of file of a registry, with its reader."""
     run = with_state(root)
-    registry = Registry(root)
+    registry = RunRegistry(root)
     registry.rows()
     export_run(run, root / "run.zip")
     folder = run.folder / "state" / "round-0003"

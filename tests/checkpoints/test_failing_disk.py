@@ -13,7 +13,7 @@ import pytest
 
 from fedscope import storage
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.registry.registry import NameTakenError, Registry, Run
+from fedscope.checkpoints.registry.registry import NameTakenError, RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import is_busy, verify_root, verify_run
 from fedscope.cli.main import call
 from fedscope.errors import MENDS, BusyError, UserError
@@ -87,7 +87,7 @@ def test_a_disk_that_fails_is_told_in_one_line_and_nothing_is_lost(
     assert {name: after.get(name) for name in before if name != MANIFEST} == {
         name: one for name, one in before.items() if name != MANIFEST
     }
-    assert list(verify_run(Run(here / "registry" / "small"))) == []
+    assert list(verify_run(RunFolder(here / "registry" / "small"))) == []
     assert call(["runs", *line.split()]) == 0  # when the disk is mended
 
 
@@ -114,9 +114,9 @@ def test_without_locks_runs_are_read_and_not_written(
         "import small.zip --name new",
     ):
         assert call(["runs", *line.split()]) == 0
-    assert not is_busy(Run(here / "registry" / "small"))
+    assert not is_busy(RunFolder(here / "registry" / "small"))
     with pytest.raises(UserError, match="no locks"):
-        Registry(here / "registry").create(manifest("another"))
+        RunRegistry(here / "registry").create(manifest("another"))
     assert not (here / "registry" / "another").exists()
 
 
@@ -134,8 +134,8 @@ def test_a_registry_that_is_a_link_to_nothing_is_refused(
         assert said.startswith(f"Error: {here}/scratch is a link that leads to nothing ("), line
     new = manifest("fedavg-digits")
     with pytest.raises(UserError, match="leads to nothing"):  # and not tried for ever
-        Registry(Path(root)).under_free_name(
-            "a", lambda name: Registry(Path(root)).create(new.model_copy(update={"name": name}))
+        RunRegistry(Path(root)).under_free_name(
+            "a", lambda name: RunRegistry(Path(root)).create(new.model_copy(update={"name": name}))
         )
     assert (here / "scratch").is_symlink()
 
@@ -148,14 +148,14 @@ def test_a_name_is_tried_again_only_if_it_is_taken(tmp_path: Path) -> None:
         raise NameTakenError("said so")
 
     with pytest.raises(NameTakenError):
-        Registry(tmp_path).under_free_name("a", make)
+        RunRegistry(tmp_path).under_free_name("a", make)
     assert tried == ["a"]
 
 
 def test_a_run_whose_folder_goes_while_it_is_locked_is_not_being_trained(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, lock = Run(here / "registry" / "small"), fcntl.flock
+    run, lock = RunFolder(here / "registry" / "small"), fcntl.flock
 
     def gone(handle: int, how: int) -> None:
         run.folder.rename(run.folder.with_name("elsewhere"))
@@ -185,9 +185,9 @@ def test_a_folder_that_is_made_anew_while_it_is_locked_is_another(
 
 def test_a_linked_run_is_not_being_trained(here: Path) -> None:
     (here / "registry" / "linked").symlink_to("small")
-    faults = [fault.problem for fault in verify_run(Run(here / "registry" / "linked"))]
+    faults = [fault.problem for fault in verify_run(RunFolder(here / "registry" / "linked"))]
     assert faults == ["is of a run named 'small'; rename the folder"]
-    assert not is_busy(Run(here / "registry" / "linked"))
+    assert not is_busy(RunFolder(here / "registry" / "linked"))
 
 
 def test_a_run_inside_another_is_not_deleted_with_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +212,7 @@ def test_a_folder_whose_name_is_no_utf_8_is_read(here: Path) -> None:
 
 
 def test_an_index_that_cannot_be_opened_is_not_damaged(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry(here / "registry")
+    registry = RunRegistry(here / "registry")
     before = registry.rows()
 
     def unable(*_: object, **__: object) -> None:  # as of a path of 3,700 letters

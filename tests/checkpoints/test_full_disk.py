@@ -15,7 +15,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
@@ -31,7 +31,7 @@ def limited(root: Path, action: str, most: int) -> None:
 
 
 def act(root: Path, action: str) -> None:
-    registry, run = Registry(root), Run(root / "small")
+    registry, run = RunRegistry(root), RunFolder(root / "small")
     if action == "save":
         save_checkpoint(run.final, state(9.0, 200_000), info("small", 3))
     elif action == "manifest":
@@ -51,7 +51,7 @@ def act(root: Path, action: str) -> None:
 ACTIONS = ["save", "manifest", "metrics", "create", "archive", "state_dict", "safetensors"]
 
 
-def large_run(root: Path, size: int) -> Run:
+def large_run(root: Path, size: int) -> RunFolder:
     """Return a finished run with as many numbers in its newest model, which is the best."""
     run = small_run(root)
     for path in (run.final, run.best):
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(small_disk: Path) -> None:
 
 
 def test_a_line_that_did_not_fit_is_no_record(small_disk: Path) -> None:
-    run = Registry(small_disk).create(manifest("new"))
+    run = RunRegistry(small_disk).create(manifest("new"))
     with pytest.raises(OSError, match="No space left on device"):
         for round in range(1, 1000):
             run.append_metrics(Round.model_validate({"round": round, "text": "x" * 10_000}))
@@ -129,7 +129,7 @@ def without_privileges(root: Path, action: str) -> None:
 
 
 def read_all(root: Path) -> None:
-    registry = Registry(root)
+    registry = RunRegistry(root)
     assert [row["name"] for row in registry.rows()] == ["small"]
     run = registry.run("small")
     assert load_checkpoint(registry.resolve("small@best")).info.round == 3
@@ -152,7 +152,7 @@ def test_a_read_only_registry_is_read(tmp_path: Path, indexed: bool) -> None:
     root = tmp_path / "registry"
     small_run(root)
     if indexed:
-        Registry(root).rows()
+        RunRegistry(root).rows()
     before = content(root)
     locked_away(root, 0o555)
     assert in_a_process(without_privileges, root, "read") == ""
@@ -181,12 +181,12 @@ def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
 
 def unreadable(root: Path) -> None:
     ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())
-    (fault,) = verify_run(Run(root / "small"))
+    (fault,) = verify_run(RunFolder(root / "small"))
     raise OSError(fault.problem)
 
 
 def test_a_run_that_is_trained_is_neither_deleted_nor_exported(tmp_path: Path) -> None:
-    registry, run = Registry(tmp_path), small_run(tmp_path)
+    registry, run = RunRegistry(tmp_path), small_run(tmp_path)
     temporary = run.folder / ".best.pt.abcdefgh.tmp"
     temporary.touch()
     with run.locked():
@@ -207,9 +207,9 @@ def test_a_locked_index_keeps_nobody_waiting_for_ever(
 ) -> None:
 
     small_run(tmp_path)
-    registry = Registry(tmp_path)
+    registry = RunRegistry(tmp_path)
     before = registry.rows()
-    Run(tmp_path / "small").tag("new")
+    RunFolder(tmp_path / "small").tag("new")
     monkeypatch.setattr(index, "WAIT", 0.05)
     holder = sqlite3.connect(tmp_path / "index.sqlite")
     holder.execute("BEGIN EXCLUSIVE")
@@ -221,10 +221,10 @@ def test_a_locked_index_keeps_nobody_waiting_for_ever(
 
 def test_a_moved_registry_verifies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_run(tmp_path / "a")
-    before = Registry(tmp_path / "a").rows()
+    before = RunRegistry(tmp_path / "a").rows()
     shutil.move(tmp_path / "a", tmp_path / "b")
     monkeypatch.chdir(tmp_path / "b")
-    here = Registry(Path())
+    here = RunRegistry(Path())
     assert here.rows() == before
     assert list(verify_run(here.run("small"))) == []
     assert load_checkpoint(here.resolve("small")).info.round == 3

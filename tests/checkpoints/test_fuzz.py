@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import import_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
@@ -60,7 +60,10 @@ def poison(protocol: int) -> bytes:
 def repacked(content: bytes) -> bytes:
     """Return a checkpoint of ours with ``content`` as its pickle, and every checksum right."""
     out = io.BytesIO()
-    with zipfile.ZipFile(Run(place() / "registry" / "small").final) as old, zipfile.ZipFile(out, "w") as new:
+    with (
+        zipfile.ZipFile(RunFolder(place() / "registry" / "small").final) as old,
+        zipfile.ZipFile(out, "w") as new,
+    ):
         for name in old.namelist():
             new.writestr(name, content if name.endswith("/data.pkl") else old.read(name))
     return out.getvalue()
@@ -68,7 +71,7 @@ def repacked(content: bytes) -> bytes:
 
 @cache
 def genuine() -> bytes:
-    with zipfile.ZipFile(Run(place() / "registry" / "small").final) as archive:
+    with zipfile.ZipFile(RunFolder(place() / "registry" / "small").final) as archive:
         return archive.read(next(n for n in archive.namelist() if n.endswith("/data.pkl")))
 
 
@@ -118,7 +121,7 @@ def files() -> st.SearchStrategy[bytes]:
 def checkpoint_is_refused_or_whole(content: bytes) -> None:
     path = place() / "case.pt"
     path.write_bytes(content)
-    whole = load_checkpoint(Run(place() / "registry" / "small").final)
+    whole = load_checkpoint(RunFolder(place() / "registry" / "small").final)
     for load in (load_checkpoint, read, describe_checkpoint):
         try:
             found = load(path)
@@ -188,17 +191,19 @@ def manifest_is_refused_or_plain(content: bytes) -> None:
     root = place() / "manifests"
     if not root.exists():
         shutil.copytree(place() / "registry", root)
-    run = Run(root / "small")
+    run = RunFolder(root / "small")
     (run.folder / "manifest.json").write_bytes(content)
-    registry = Registry(root)
+    registry = RunRegistry(root)
     (row,) = registry.rows()
     json.dumps(row, allow_nan=False).encode()
     faults = [*verify_root(registry), *verify_run(run)]
     try:
         found = run.manifest()
-        Run.manifest_text(found).encode()
+        RunFolder.manifest_text(found).encode()
         assert (
-            found == Run(place() / "registry" / "small").manifest() or faults or row["status"] == "finished"
+            found == RunFolder(place() / "registry" / "small").manifest()
+            or faults
+            or row["status"] == "finished"
         )
     except UserError as error:
         assert row["status"] == "unreadable"
@@ -240,7 +245,7 @@ def archive_is_refused_or_contained(members: list[tuple[str, bytes]]) -> None:
             if name not in archive.namelist():
                 archive.writestr(name, content)
     with pytest.raises(UserError):
-        import_run(Registry(root), path)
+        import_run(RunRegistry(root), path)
     assert [p.name for p in outside.rglob("*")] == ["registry"]  # nothing, and nowhere else
 
 

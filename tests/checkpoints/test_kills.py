@@ -12,7 +12,7 @@ import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import SETTINGS, info, manifest, state
@@ -24,7 +24,7 @@ SIZE = 300_000  # numbers: a kill falls into the writing of a checkpoint more of
 def churn(root: Path, name: str, sender: Connection) -> None:
     """Write a run for ever, in all ways in which one is written; tell of each thing that is done."""
     torch.set_num_threads(1)
-    registry = Registry(root)
+    registry = RunRegistry(root)
     long = {"settings": SETTINGS.model_copy(update={"rounds": 1_000_000})}
     run = registry.create(manifest(name).model_copy(update=long))
     sender.send_bytes(b"run 1")
@@ -66,7 +66,7 @@ def survives(root: Path, kills: int, seed: int) -> int:
 
     Return how many left a temporary file behind, so were in the midst of writing one.
     """
-    draw, registry = random.Random(seed), Registry(root)
+    draw, registry = random.Random(seed), RunRegistry(root)
     for kill in range(kills):
         told = done_until_killed(root, f"r{kill}", draw.uniform(0, 0.08))
         run = registry.run(f"r{kill}")
@@ -99,7 +99,7 @@ def test_forty_killed_writers_lose_nothing(tmp_path: Path) -> None:
 
 def register(root: Path, writer: int, count: int) -> None:
     torch.set_num_threads(1)
-    registry = Registry(root)
+    registry = RunRegistry(root)
     for number in range(count):
         run = registry.create(manifest(registry.free_name(f"w{writer}-{number}")))
         run.append_metrics(Round.model_validate({"round": 1, "accuracy": writer + number / 100}))
@@ -116,7 +116,7 @@ def test_eight_writers_of_fifty_runs_lose_none(tmp_path: Path) -> None:
     for process in writers:
         process.join()
     assert [process.exitcode for process in writers] == [0] * 8
-    registry = Registry(tmp_path)
+    registry = RunRegistry(tmp_path)
     rows = {row["name"]: row["accuracy"] for row in registry.rows()}
     assert rows == {f"w{w}-{n}": w + n / 100 for w in range(8) for n in range(50)}
     assert {row["name"]: row["accuracy"] for row in registry.rebuild()} == rows
@@ -127,7 +127,7 @@ def claim(root: Path, count: int, sender: Connection) -> None:
     """Take as many of the same names as are to be had."""
     for number in range(count):
         try:
-            Registry(root).create(manifest(f"same-{number}"))
+            RunRegistry(root).create(manifest(f"same-{number}"))
         except UserError:
             continue
         sender.send(number)
@@ -144,4 +144,4 @@ def test_a_name_is_given_to_one_of_eight(tmp_path: Path) -> None:
     for process in writers:
         process.join()
     assert sorted(won) == list(range(20))
-    assert all(Run(tmp_path / f"same-{number}").manifest() for number in won)
+    assert all(RunFolder(tmp_path / f"same-{number}").manifest() for number in won)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.cli.terminal import verbosity
 
@@ -31,10 +31,10 @@ Command = Callable[..., Outcome]
 
 @pytest.fixture
 def fedscope(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Command]:
     """Call the command line in an empty folder, with the registry that holds `run` and afterwards only it."""
-    registry = Registry(run.folder.parent)
+    registry = RunRegistry(run.folder.parent)
     before = {other.name for other in registry.folders()}
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(os.environ, "FEDSCOPE_REGISTRY", str(run.folder.parent))
@@ -52,9 +52,9 @@ def fedscope(
 
 
 @pytest.fixture
-def copied(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+def copied(run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRegistry:
     """A copy of the registry that holds ``run`` alone, which the commands take, in the working directory."""
     shutil.copytree(run.folder, tmp_path / "registry" / run.name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDSCOPE_REGISTRY", "registry")
-    return Registry(Path("registry"))
+    return RunRegistry(Path("registry"))

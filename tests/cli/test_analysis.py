@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.data.sets.catalogue import load, pipeline
 from fedscope.figures.numbers import format_estimate
 from fedscope.landscape.operators.base import Product
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.slow
 FAST = ("--samples", "96", "--threads", "1")
 
 
-def test_json_is_the_contract(fedscope: Command, run: Run) -> None:
+def test_json_is_the_contract(fedscope: Command, run: RunFolder) -> None:
     done = fedscope(
         "hessian", *FAST, "--top-k", "3", "--probes", "6", "--density", "--clients", "--client-probes", "4",
         "--json", "-",
@@ -114,7 +114,7 @@ def test_lambda_max_and_trace_are_the_dense_ones(fedscope: Command, smooth: nn.M
     assert record["checkpoint"]["run"] is None
 
 
-def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: Run) -> None:
+def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: RunFolder) -> None:
     shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)  # where other tests' results are
     arguments = ("hessian", str(run.best), *FAST, "--probes", "4", "--density", "--json", "-")
     first, second, third = (fedscope(*arguments, *more).json for more in ([], ["--recompute"], []))
@@ -123,7 +123,7 @@ def test_the_same_file_twice_gives_the_same_digits(fedscope: Command, run: Run) 
     assert first == second == third
 
 
-def test_another_seed_is_another_result_where_the_samples_are_all(fedscope: Command, run: Run) -> None:
+def test_another_seed_is_another_result_where_the_samples_are_all(fedscope: Command, run: RunFolder) -> None:
     arguments = ("hessian", str(run.best), "--samples", "all", "--tol", "0.1", "--probes", "2", "--json", "-")
     first, second = (fedscope(*arguments, "--seed", seed).json for seed in "01")
     assert first["samples_sha256"] == second["samples_sha256"]
@@ -131,7 +131,7 @@ def test_another_seed_is_another_result_where_the_samples_are_all(fedscope: Comm
     assert first["trace"]["samples"] != second["trace"]["samples"]
 
 
-def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None:
+def test_an_interrupted_measurement_goes_on(fedscope: Command, run: RunFolder) -> None:
     shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)  # where other tests' results are
     arguments = ("hessian", str(run.best), *FAST, "--probes", "20", "--json", "-")
     whole = fedscope(*arguments, "--registry", "elsewhere").json
@@ -158,7 +158,7 @@ def test_an_interrupted_measurement_goes_on(fedscope: Command, run: Run) -> None
 
 @pytest.mark.parametrize("other", [{"augment": True}, {"normalisation": "none"}])
 def test_a_result_on_other_images_answers_for_no_usual_request(
-    fedscope: Command, run: Run, other: dict[str, Any]
+    fedscope: Command, run: RunFolder, other: dict[str, Any]
 ) -> None:
     asked = ("hessian", *FAST, "--probes", "3", "--json", "-")
     assert fedscope(*asked).code == 0
@@ -194,7 +194,7 @@ def test_pyhessian_agrees_within_its_tolerance(fedscope: Command) -> None:
     assert (theirs["converged"], theirs["non_finite"]) == (None, 0)
 
 
-def test_samples_are_a_fixed_draw_in_every_run_of_a_data_set(run: Run) -> None:
+def test_samples_are_a_fixed_draw_in_every_run_of_a_data_set(run: RunFolder) -> None:
     problems = load_problems([run.final, run.client(1)], Source(samples=50))
     images = [torch.cat([x for x, _ in p.batches]) for p in problems]
     assert torch.equal(*images)
@@ -237,7 +237,7 @@ def test_the_density_is_drawn(fedscope: Command) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_the_landscape_is_drawn_and_recorded(fedscope: Command, run: Run, suffix: str) -> None:
+def test_the_landscape_is_drawn_and_recorded(fedscope: Command, run: RunFolder, suffix: str) -> None:
     out = f"plots/landscape.{suffix}"
     arguments = (
         "tiny",
@@ -282,11 +282,11 @@ def test_random_directions(fedscope: Command) -> None:
     assert (record["directions"], record["curvature"]) == ("random", None)
 
 
-def poisoned(run: Run, tmp_path: Path) -> Run:
+def poisoned(run: RunFolder, tmp_path: Path) -> RunFolder:
     checkpoint = load_checkpoint(run.final)
     state = copy.deepcopy(checkpoint.state)
     state["fc.weight"][0, 0] = math.nan
-    folder = Run(tmp_path / "registry" / "nan")
+    folder = RunFolder(tmp_path / "registry" / "nan")
     folder.folder.mkdir(parents=True)
     folder.write_manifest(run.manifest().model_copy(update={"name": "nan"}))
     save_checkpoint(folder.final, state, checkpoint.info.model_copy(update={"run": "nan"}))
@@ -303,7 +303,7 @@ def poisoned(run: Run, tmp_path: Path) -> Run:
     ],
 )
 def test_weights_that_are_not_finite_are_named(
-    fedscope: Command, run: Run, tmp_path: Path, command: tuple[str, ...]
+    fedscope: Command, run: RunFolder, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     broken = str(poisoned(run, tmp_path).final)
     done = fedscope(command[0], broken, *FAST, *command[1:])
@@ -315,9 +315,9 @@ def test_weights_that_are_not_finite_are_named(
 
 
 def test_a_client_that_is_not_finite_is_named_before_the_long_steps(
-    fedscope: Command, run: Run, tmp_path: Path
+    fedscope: Command, run: RunFolder, tmp_path: Path
 ) -> None:
-    copied = Run(tmp_path / "registry" / "copy")
+    copied = RunFolder(tmp_path / "registry" / "copy")
     shutil.copytree(run.folder, copied.folder)
     copied.write_manifest(run.manifest().model_copy(update={"name": "copy"}))
     path = copied.clients()[1]
@@ -332,14 +332,14 @@ def test_a_client_that_is_not_finite_is_named_before_the_long_steps(
     assert "products" not in done.err  # no step has begun
 
 
-def test_cross_client_needs_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:
+def test_cross_client_needs_clients(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
     done = fedscope("hessian", str(poisoned(run, tmp_path).final), *FAST, "--clients")
     assert done.code == 2
     assert "train with --save-clients last" in done.err
 
 
 def test_other_data_than_the_checkpoints_is_refused(
-    fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
+    fedscope: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(load("digits"), fingerprint="0" * 64)
     monkeypatch.setattr("fedscope.data.sets.catalogue.load", lambda *_: other)
@@ -504,7 +504,7 @@ def test_both_ends_and_layers(fedscope: Command) -> None:
     assert refused.code == 2
 
 
-def test_processes_share_the_batches(fedscope: Command, run: Run) -> None:
+def test_processes_share_the_batches(fedscope: Command, run: RunFolder) -> None:
     arguments = ("hessian", str(run.final), *FAST, "--batch-size", "32", "--probes", "3", "--recompute")
     alone = fedscope(*arguments, "--json", "-").json
     command = [

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.cli import figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError
@@ -42,7 +42,7 @@ def _python(code: str) -> str:
 
 
 def test_nothing_of_this_imports_torch(
-    run: Run,
+    run: RunFolder,
     cifar_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.report import report_page
 from fedscope.workflows.report import as_record
 from tests.cli.conftest import Command
 
 
-def test_a_run_that_chose_on_test_says_so(fedscope: Command, run: Run) -> None:
+def test_a_run_that_chose_on_test_says_so(fedscope: Command, run: RunFolder) -> None:
     assert "best: chosen on test" in fedscope("runs", "list").out
     assert fedscope("runs", "list", "--json", "-").json[0]["chosen_on"] == "test"
     assert "(chosen on test)" in fedscope("runs", "show", "tiny").out

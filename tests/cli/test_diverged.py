@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--epochs", "1", "--model", "mlp_digits", "--registry", "runs")
@@ -21,8 +21,8 @@ def test_it_ends_in_its_round_and_keeps_all(fedscope: Command, workers: str) -> 
     last = done.json["rounds"]
     assert last < 4
     assert f"wild in round {last} diverged, and is kept as it is; train anew with --lr below" in done.err
-    manifest = Registry(Path("runs")).run("wild").manifest()
-    assert manifest.diverged == last == len(Registry(Path("runs")).run("wild").metrics())
+    manifest = RunRegistry(Path("runs")).run("wild").manifest()
+    assert manifest.diverged == last == len(RunRegistry(Path("runs")).run("wild").metrics())
     (row,) = fedscope("runs", "list", "--registry", "runs", "--status", "diverged", "--json").json
     assert row["status"] == "diverged"
     assert fedscope("runs", "verify", "--registry", "runs").code == 0
@@ -35,14 +35,14 @@ def test_it_ends_in_its_round_and_keeps_all(fedscope: Command, workers: str) -> 
 def test_in_the_very_last_round_it_is_not_finished_either(fedscope: Command) -> None:
     done = fedscope("train", *TINY, "--rounds", "1", "--lr", "1e30", "--name", "wild", "--json")
     assert (done.code, done.json["state"], Path(done.json["final"]).name) == (2, "diverged", "last.pt")
-    run = Registry(Path("runs")).run("wild")
+    run = RunRegistry(Path("runs")).run("wild")
     assert (run.final.exists(), run.manifest().diverged) == (False, 1)
     assert fedscope("runs", "verify", "--registry", "runs").code == 0
 
 
 def test_a_kill_before_the_manifest_says_so_changes_nothing(fedscope: Command) -> None:
     fedscope("train", *WILD, "--threads", "1")
-    run = Registry(Path("runs")).run("wild")
+    run = RunRegistry(Path("runs")).run("wild")
     said, metrics = run.manifest(), run.metrics()
     run.write_manifest(said.model_copy(update={"diverged": None}))
     assert fedscope("train", *WILD, "--resume").code == 2

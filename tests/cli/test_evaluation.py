@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 
 from .conftest import Command
 
@@ -15,7 +15,7 @@ FEW = ("--grid", "9", "--samples", "48", "--directions", "random", "--threads", 
 
 
 @pytest.fixture
-def plotted(fedscope: Command, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def plotted(fedscope: Command, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scored.py").write_text(
         "calls = 0\n"
@@ -85,7 +85,7 @@ def test_points_are_found_again_unless_they_are_not_wanted(plotted: Any) -> None
     assert (spent, few, much) == (81, 2, 81)  # two are evaluated to know what they are of
 
 
-def test_what_the_user_can_mend_is_one_line(fedscope: Command, run: Run) -> None:
+def test_what_the_user_can_mend_is_one_line(fedscope: Command, run: RunFolder) -> None:
     for options, words in (
         (("--metric", "f1"), "there is no metric 'f1'; use loss, accuracy or your own, MODULE:FUNCTION"),
         (("--show", "f1"), "there is no metric 'f1'"),

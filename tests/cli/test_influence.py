@@ -8,7 +8,7 @@ import torch
 from matplotlib.image import imread
 from torch import nn
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.cli.options.command import with_value
 from fedscope.data.sets.catalogue import load
 from tests.cli.conftest import Command
@@ -56,7 +56,7 @@ def test_a_bare_option_lists_ten() -> None:
         assert with_value(kept, "--influence") == kept
 
 
-def test_a_runs_samples_are_listed_drawn_and_drawn_again(fedscope: Command, run: Run) -> None:
+def test_a_runs_samples_are_listed_drawn_and_drawn_again(fedscope: Command, run: RunFolder) -> None:
     figure = ("--figure", "who.png", "--kind", "influence")
     done = fedscope("hessian", "--influence", "tiny", *FAST, *figure, "--json", "r.json")
     assert done.code == 0, done.err
@@ -85,7 +85,7 @@ def test_a_runs_samples_are_listed_drawn_and_drawn_again(fedscope: Command, run:
     assert fedscope("plot-hessian", "r.json", "--kind", "influence", "--out", "again.pdf").code == 0
 
 
-def test_a_figure_alone_lists_ten(fedscope: Command, run: Run) -> None:
+def test_a_figure_alone_lists_ten(fedscope: Command, run: RunFolder) -> None:
     done = fedscope("hessian", *FAST, "--figure", "x.svg", "--kind", "influence", "--json", "-")
     assert len(done.json["influence"]["largest"]) == 10
     assert "<image" in Path("x.svg").read_text("utf-8")

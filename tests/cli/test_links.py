@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.index import INDEX
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 from fedscope.storage import cache_dir
 
@@ -74,7 +74,7 @@ def linked(path: Path, elsewhere: Path) -> None:
 
 @pytest.mark.parametrize(("place", *["command"]), [(case[0], case[1:]) for case in WRITERS], ids=str)
 def test_no_command_touches_what_a_link_leads_to(
-    copied: Registry,
+    copied: RunRegistry,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.cli.main import SPINS, WAITING, call
 from fedscope.cli.root import COMMANDS
 from tests.cli.conftest import Command
@@ -258,7 +258,7 @@ class Poison:
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_code_2(
-    fedscope: Command, run: Run, arguments: list[str], message: str
+    fedscope: Command, run: RunFolder, arguments: list[str], message: str
 ) -> None:
     Path("cut.pt").write_bytes(run.final.read_bytes()[:5000])
     Path("evil.pt").write_bytes(pickle.dumps(Poison()))
@@ -282,7 +282,7 @@ def test_our_own_fault_is_code_1(fedscope: Command, monkeypatch: pytest.MonkeyPa
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.newest_rows", broken)
+    monkeypatch.setattr("fedscope.checkpoints.registry.registry.RunRegistry.newest_rows", broken)
     done = fedscope("runs", "list")
     assert done.code == 1
     assert "ZeroDivisionError: oops" in done.err
@@ -293,7 +293,7 @@ def test_an_interrupt_says_how_to_go_on(fedscope: Command, monkeypatch: pytest.M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.Registry.newest_rows", interrupted)
+    monkeypatch.setattr("fedscope.checkpoints.registry.registry.RunRegistry.newest_rows", interrupted)
     done = fedscope("runs", "list")
     assert (done.code, done.err) == (130, "Error: interrupted; run the same command again\n")
 

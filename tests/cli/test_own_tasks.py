@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, hessian
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.sets import own as own_data
 from tests.cli.conftest import Command
 
@@ -152,7 +152,7 @@ def test_a_task_of_ones_own_is_trained_resumed_and_measured(
     resumed = fedscope("train", "--resume", "--name", "cut", "--rounds", "3", "--registry", "runs")
     assert resumed.code == 0, resumed.err
     assert "test loss" in resumed.out
-    runs = [Registry(Path("runs")).run(name) for name in ("whole", "cut")]
+    runs = [RunRegistry(Path("runs")).run(name) for name in ("whole", "cut")]
     hashes = {load_checkpoint(run.final).sha256 for run in runs}
     assert len(hashes) == 1
     losses = [one.loss for one in runs[0].metrics()]
@@ -193,7 +193,7 @@ def test_random_rows_are_drawn_anew_with_the_same_bits_on_workers_and_after_a_st
     assert fedscope(*start, "--rounds", "1", "--name", "cut").code == 0
     assert fedscope("train", "--resume", "--name", "cut", "--rounds", "2", "--registry", "runs").code == 0
     names = ("one", "again", "two", "cut")
-    assert len({load_checkpoint(Registry(Path("runs")).run(name).final).sha256 for name in names}) == 1
+    assert len({load_checkpoint(RunRegistry(Path("runs")).run(name).final).sha256 for name in names}) == 1
 
 
 def test_a_loss_between_logits_and_classes_keeps_accuracy_and_every_method(
@@ -212,7 +212,7 @@ def test_seeds_of_a_task_without_classes_are_summed_up_by_their_loss(fedscope: C
     own = _own("small", "curve", "square")
     done = fedscope("train", *own, *QUICK, "--rounds", "1", "--seeds", "0,1", "--name", "a")
     assert done.code == 0, done.err
-    losses = [Registry(Path("runs")).run(f"a-s{seed}").metrics()[-1].loss or 0 for seed in (0, 1)]
+    losses = [RunRegistry(Path("runs")).run(f"a-s{seed}").metrics()[-1].loss or 0 for seed in (0, 1)]
     assert f"{sum(losses) / 2:.4g} ± {abs(losses[0] - losses[1]) / 2**0.5:.4g}" in done.out
     assert "test loss" in done.out
 

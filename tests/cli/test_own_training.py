@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.sets import own as own_data
 from fedscope.federated.setup.federation import prepare
 from fedscope.own import registered
@@ -139,7 +139,7 @@ def test_clients_of_ones_own_from_training_to_the_report(fedscope: Command, mine
     done = fedscope("train", *own, *QUICK, "--name", "a", "--json")
     assert done.code == 0, done.err
     assert "20% of each client's samples are held out" in done.err
-    manifest = Registry(Path("runs")).run("a").manifest()
+    manifest = RunRegistry(Path("runs")).run("a").manifest()
     settings = manifest.settings
     assert (settings.partition, settings.clients, manifest.data.train_samples) == ("own", 3, 84)
     assert (manifest.model.name, manifest.model.classes) == (mine("Net"), 3)
@@ -160,7 +160,7 @@ def test_workers_stacks_seeds_and_interruptions_change_no_bit(fedscope: Command,
     assert fedscope(*whole, "--rounds", "1", "--name", "cut").code == 0
     extended = fedscope("train", "--resume", "--name", "cut", "--rounds", "2", "--registry", "runs")
     assert extended.code == 0, extended.err
-    hashes = {load_checkpoint(Registry(Path("runs")).run(n).final).sha256 for n in ("one", "two", "cut")}
+    hashes = {load_checkpoint(RunRegistry(Path("runs")).run(n).final).sha256 for n in ("one", "two", "cut")}
     assert len(hashes) == 1
     stacked = ("train", "--model", mine("Plain"), *data, *QUICK, "--json")
     alone = fedscope(*stacked, "--seed", "3")
@@ -187,7 +187,7 @@ def test_what_a_factory_may_return(
     more = tuple(mine(word) if word == "test" else word for word in more)
     done = fedscope("train", "--model", mine("Net"), "--data", mine(data), *more, *QUICK, "--name", "a")
     assert done.code == 0, done.err
-    manifest = Registry(Path("runs")).run("a").manifest()
+    manifest = RunRegistry(Path("runs")).run("a").manifest()
     assert (manifest.settings.partition, manifest.data.train_samples) == (partition, sizes)
     assert ("held out" in done.err) == (data not in ("both",) and "--test-data" not in more)
     shown = fedscope("hessian", "a", "--split", "test", *LOOK)
@@ -197,7 +197,7 @@ def test_what_a_factory_may_return(
 def test_tokens_and_networks_that_are_no_images(fedscope: Command, mine: Mine) -> None:
     words = ("--data", mine("words"), "--partition", "iid", "--clients", "3")
     assert fedscope("train", "--model", mine("Bag"), *words, *QUICK, "--name", "bag").code == 0
-    assert "position_ids" in load_checkpoint(Registry(Path("runs")).run("bag").final).state
+    assert "position_ids" in load_checkpoint(RunRegistry(Path("runs")).run("bag").final).state
     assert fedscope("hessian", "bag", *LOOK).code == 0
     gru = fedscope(
         "train", "--model", mine("Recurrent"), "--data", mine("clients"), *QUICK, "--method", "feddyn"
@@ -241,7 +241,7 @@ def test_code_is_run_unasked_only_where_it_is_what_it_was(
     own = ("--model", mine("Plain"), "--data", mine("clients"))
     assert fedscope("train", *own, *QUICK, "--name", "a").code == 0
     path = module_of(mine("Net"))
-    before = Registry(Path("runs")).run("a").manifest().model.source[:8]
+    before = RunRegistry(Path("runs")).run("a").manifest().model.source[:8]
     path.write_text(MINE + "\nprint('run')\n")
     sys.modules.pop(path.stem)
     for command in (("hessian", "a", *LOOK), ("train", "--resume", "--name", "a", "--registry", "runs")):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.index import INDEX
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 
 OWN = ("--model", "mine:net", "--data", "mine:data")
@@ -61,7 +61,7 @@ READERS = [
     ("place", "code", "command"), [(case[0], case[1], case[2:]) for case in READERS], ids=str
 )
 def test_no_command_waits_for_a_pipe(
-    copied: Registry, capsys: pytest.CaptureFixture[str], place: str, code: int, command: tuple[str, ...]
+    copied: RunRegistry, capsys: pytest.CaptureFixture[str], place: str, code: int, command: tuple[str, ...]
 ) -> None:
     path = Path(place)
     path.parent.mkdir(parents=True, exist_ok=True)

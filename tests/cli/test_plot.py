@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.figures.provenance import read_record
 from tests.cli.conftest import Command
 
@@ -16,9 +16,9 @@ FAST = ("--samples", "32", "--threads", "1")
 
 
 @pytest.fixture
-def kept(run: Run, tmp_path: Path) -> Run:
+def kept(run: RunFolder, tmp_path: Path) -> RunFolder:
     """The run with its first round kept, in a registry of its own."""
-    own = Run(tmp_path / "rounds" / "tiny")
+    own = RunFolder(tmp_path / "rounds" / "tiny")
     own.folder.mkdir(parents=True)
     own.write_manifest(run.manifest())
     final = load_checkpoint(run.final)
@@ -28,7 +28,7 @@ def kept(run: Run, tmp_path: Path) -> Run:
     return own
 
 
-def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: Run) -> None:
+def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: RunFolder) -> None:
     arguments = ("tiny", *FAST, "--registry", str(kept.folder.parent), "--grid", "3", "--rounds", "1:2")
     done = fedscope("plot-landscape", *arguments, "--out", "a.gif", "--json", "frames.json")
     assert (done.code, done.out) == (0, "a.gif\n"), done.err
@@ -65,7 +65,7 @@ def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: Run) -> 
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(
-    fedscope: Command, kept: Run, arguments: list[str], message: str
+    fedscope: Command, kept: RunFolder, arguments: list[str], message: str
 ) -> None:
     done = fedscope("plot-landscape", *arguments, "--registry", str(kept.folder.parent))
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.image import imread
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.data.sets.catalogue import load
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.cli.conftest import Command
@@ -40,9 +40,9 @@ def test_it_is_what_training_divides(fedscope: Command, kind: str) -> None:
     assert record["train_samples"] == 300
 
 
-def test_a_runs_division_is_the_runs(fedscope: Command, run: Run, tmp_path: Path) -> None:
+def test_a_runs_division_is_the_runs(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
     federation = prepare(Settings(clients=5, partition="iid", seed=3, train_samples=200), {})
-    open_run(federation, Registry(Path("runs")), "alike", resume=False)
+    open_run(federation, RunRegistry(Path("runs")), "alike", resume=False)
     of_run = fedscope("data", "plot-partition", "alike", "--registry", "runs", "--json", "-").json
     asked = ("--clients", "5", "--partition", "iid", "--seed", "3", "--train-samples", "200")
     same = fedscope("data", "plot-partition", *asked, "--json", "-").json
@@ -55,7 +55,7 @@ def test_a_run_keeps_its_division_whatever_is_drawn_now(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation = prepare(Settings(clients=5, seed=3, train_samples=200), {})
-    run = open_run(federation, Registry(Path("runs")), "alike", resume=False)
+    run = open_run(federation, RunRegistry(Path("runs")), "alike", resume=False)
     asked = ("data", "plot-partition", "alike", "--registry", "runs", "--json")
     trained = fedscope(*asked, "-").json
     monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", lambda *_: np.random.default_rng(0))
@@ -132,9 +132,9 @@ def test_what_the_user_can_mend(fedscope: Command, options: list[str], message: 
     assert message in done.err
 
 
-def test_other_data_than_the_runs_is_refused(fedscope: Command, run: Run) -> None:
+def test_other_data_than_the_runs_is_refused(fedscope: Command, run: RunFolder) -> None:
     manifest = run.manifest()
-    other = Run(Path("runs") / "other")
+    other = RunFolder(Path("runs") / "other")
     other.folder.mkdir(parents=True)
     data = manifest.data.model_copy(update={"fingerprint": "0" * 64})
     other.write_manifest(manifest.model_copy(update={"name": "other", "data": data}))

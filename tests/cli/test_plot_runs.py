@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.figures.provenance import read_record
 from fedscope.workflows.results.lookup import digest
 from tests.cli.conftest import Command
 
 
-def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Command, run: Run) -> None:
+def test_runs_are_drawn_from_the_registry_and_again_from_the_record(
+    fedscope: Command, run: RunFolder
+) -> None:
     done = fedscope("plot-runs", "tiny", "--json", "runs.json", "--out", "a.pdf")
     assert (done.code, done.out) == (0, "a.pdf\n"), done.err
     (record,) = json.loads(Path("runs.json").read_text())
@@ -29,7 +31,7 @@ def test_runs_are_drawn_from_the_registry_and_again_from_the_record(fedscope: Co
     assert fedscope("plot-runs", "t?n*", "--kind", "bytes", "--out", "c.svg").code == 0
 
 
-def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
+def test_sharpness_is_what_hessian_left(fedscope: Command, run: RunFolder) -> None:
     arguments = ("--samples", "47", "--batch-size", "16", "--probes", "2", "--threads", "1")
     measured = fedscope("hessian", "tiny", *arguments, "--json", "-").json
     others = [
@@ -59,7 +61,7 @@ def test_sharpness_is_what_hessian_left(fedscope: Command, run: Run) -> None:
     assert found["trace"]["stderr"] == pytest.approx(hypot(*both))
 
 
-def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Run) -> None:
+def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: RunFolder) -> None:
     tiny = ("--clients", "2", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--name", "kept")
     assert fedscope("train", *tiny, "--keep-every", "1").code == 0
     for which in ("kept@1", "kept"):
@@ -67,7 +69,7 @@ def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Ru
     done = fedscope("plot-runs", "kept@1", "--json", "-", "--out", "a.png")
     assert done.code == 0, done.err
     (record,) = done.json
-    first = Run(run.folder.with_name("kept")).metrics()[0]
+    first = RunFolder(run.folder.with_name("kept")).metrics()[0]
     assert (record["at"]["round"], record["metrics"]["round"]) == (1, [1])
     assert [one["round"] for one in record["curvature"]] == [1]
     assert record["at"]["accuracy"] == first.accuracy
@@ -83,14 +85,14 @@ def test_a_record_ends_at_the_round_of_its_checkpoint(fedscope: Command, run: Ru
         (["tiny", "--out", "a.jpg"], "suffix .png, .pdf or .svg"),
     ],
 )
-def test_mistakes_are_told(fedscope: Command, run: Run, arguments: list[str], message: str) -> None:
+def test_mistakes_are_told(fedscope: Command, run: RunFolder, arguments: list[str], message: str) -> None:
     done = fedscope("plot-runs", *arguments)
     assert done.code == 2
     assert message in done.err
     assert not list(Path().glob("*.png"))
 
 
-def test_what_was_not_measured_is_told_with_the_option(fedscope: Command, copied: Registry) -> None:
+def test_what_was_not_measured_is_told_with_the_option(fedscope: Command, copied: RunRegistry) -> None:
     done = fedscope("plot-runs", "tiny", "--kind", "layers")
     assert done.code == 2
     assert "--layers" in done.err

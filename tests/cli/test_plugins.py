@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.federated.methods import known
 from fedscope.own import registered
@@ -71,8 +71,8 @@ def install(fedscope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     forget(*modules)
 
 
-def run(name: str) -> Run:
-    return Registry(Path("r")).run(name)
+def run(name: str) -> RunFolder:
+    return RunRegistry(Path("r")).run(name)
 
 
 def train(fedscope: Command, name: str, *further: str, method: str = "drag") -> Outcome:
@@ -188,7 +188,7 @@ def test_an_anchor_is_addressed_and_named(install: Install, fedscope: Command) -
 def test_a_client_s_upload_of_a_round_has_an_address(install: Install, fedscope: Command) -> None:
     install(DRAG)
     assert train(fedscope, "a", "--save-clients", "all").code == 0
-    store = Registry(Path("r"))
+    store = RunRegistry(Path("r"))
     assert store.resolve("a@1:client0") == run("a").client(0, 1)
     described = fedscope("hessian", "a@1:client1", "--top-k", "1", "--registry", "r", "--json").json
     assert described["checkpoint"]["round"] == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 from tests import tiny
 
@@ -54,7 +54,9 @@ def test_images_are_trained_on_and_measured(image_model: Path, tmp_path: Path) -
     for name, more in (("whole", ()), ("lora", ("--lora", "r=2,targets=q_proj+v_proj"))):
         assert call((*train, *small, "--name", name, *more)) == 0
         assert call(("hessian", name, *SMALL, "--registry", "runs")) == 0
-    kept = [load.stat().st_size for load in (Registry(Path("runs")).run(n).final for n in ("whole", "lora"))]
+    kept = [
+        load.stat().st_size for load in (RunRegistry(Path("runs")).run(n).final for n in ("whole", "lora"))
+    ]
     assert kept[1] < kept[0] / 3
     assert (
         call(("runs", "export", "lora", "--format", "pretrained", "--out", "both", "--registry", "runs")) == 0
@@ -94,7 +96,7 @@ def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:
     )
     for name, more in (("one", ()), ("two", ("--workers", "2")), ("stacked", ("--stack", "2"))):
         assert call((*train, *small, "--name", name, *more)) == 0
-    store = Registry(Path("runs"))
+    store = RunRegistry(Path("runs"))
     states = [torch.load(store.run(name).final)["state"] for name in ("one", "two", "stacked")]
     for key, value in states[0].items():
         assert torch.equal(value, states[1][key])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.cli import hessian, plot_landscape, report
 from fedscope.workflows.sources.targets import Targets
 from tests.cli.conftest import Command
@@ -25,7 +25,7 @@ def page() -> Page:
 
 
 def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
-    fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch
+    fedscope: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(run.folder.parent / ".analysis", ignore_errors=True)  # --no-compute shows the fullest
     done = fedscope("report", "tiny", *FEW, "--json", "records.json")
@@ -55,7 +55,9 @@ def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
     assert "Convergence" not in page().text
 
 
-def test_an_interrupted_report_goes_on(fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_report_goes_on(
+    fedscope: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -105,7 +107,7 @@ def test_kept_rounds_are_slid_through(fedscope: Command) -> None:
     assert (done.code, "it has 1, 2, 3" in done.err) == (2, True)
 
 
-def test_a_landscape_becomes_a_page(fedscope: Command, run: Run) -> None:
+def test_a_landscape_becomes_a_page(fedscope: Command, run: RunFolder) -> None:
     done = fedscope("plot-landscape", "tiny", "--samples", "48", "--grid", "3", "--out", "x.html")
     assert (done.code, done.out) == (0, "x.html\n"), done.err
     shown = Page(Path("x.html").read_text())

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from tests.cli.conftest import Command
 
 CLIENTS = ("--clients", "--client-weights", "global", "--client-probes", "3")
@@ -20,9 +20,9 @@ def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", lambda *_: np.random.default_rng(7))
 
 
-def _older(run: Run, folder: Path) -> Run:
+def _older(run: RunFolder, folder: Path) -> RunFolder:
     """Return a copy of the run as a fedscope that stored no rows would have left it."""
-    old = Run(Path(shutil.copytree(run.folder, folder)))
+    old = RunFolder(Path(shutil.copytree(run.folder, folder)))
     for path in (old.rows(), old.initial, *old.of_rounds()):
         path.unlink()
     for path in (old.final, old.best, *old.clients()):
@@ -33,7 +33,7 @@ def _older(run: Run, folder: Path) -> Run:
 
 
 def test_digits_stay_where_rows_are_stored(
-    fedscope: Command, run: Run, request: pytest.FixtureRequest
+    fedscope: Command, run: RunFolder, request: pytest.FixtureRequest
 ) -> None:
     shutil.copytree(run.folder, "new/tiny")
     asked = ("hessian", "tiny", *FEW, "--recompute", "--registry", "new", "--json")
@@ -50,7 +50,7 @@ def test_digits_stay_where_rows_are_stored(
 
 
 def test_older_runs_say_that_theirs_are_drawn_again(
-    fedscope: Command, run: Run, request: pytest.FixtureRequest
+    fedscope: Command, run: RunFolder, request: pytest.FixtureRequest
 ) -> None:
     _older(run, Path("old/tiny"))
     assert fedscope("runs", "verify", "--registry", "old").code == 0

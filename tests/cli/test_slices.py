@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import GaussNewton, Hessian, top_eigenpairs
@@ -29,9 +29,9 @@ KEPT = Settings(
 
 
 @pytest.fixture(scope="module")
-def kept(run: Run) -> Iterator[Run]:
+def kept(run: RunFolder) -> Iterator[RunFolder]:
     """A run that kept all its rounds and uploads of three of four clients, beside `tiny` for these tests."""
-    federation, registry = prepare(KEPT, {}), Registry(run.folder.parent)
+    federation, registry = prepare(KEPT, {}), RunRegistry(run.folder.parent)
     found = open_run(federation, registry, "kept", resume=False)
     train(federation, found, lambda _: None)
     yield found
@@ -39,7 +39,7 @@ def kept(run: Run) -> Iterator[Run]:
 
 
 @pytest.fixture
-def landscape(fedscope: Command, kept: Run) -> Any:
+def landscape(fedscope: Command, kept: RunFolder) -> Any:
     """Return what computes the record of some arguments, without drawing it."""
 
     def record(kind: str, *arguments: str) -> Any:
@@ -64,7 +64,7 @@ def loss_of(path: Path, on: Path) -> float:
     return sum(sums) / 64
 
 
-def test_a_trajectory_of_kept_rounds(landscape: Any, kept: Run) -> None:
+def test_a_trajectory_of_kept_rounds(landscape: Any, kept: RunFolder) -> None:
     record, err = landscape("pca", "kept", "--grid", "3x4")
     assert [mark["label"] for mark in record["marks"]] == ["round 1", "round 2", "round 3"]
     assert [entry["round"] for entry in record["networks"]] == [1, 2, 3]
@@ -81,7 +81,7 @@ def test_a_trajectory_of_kept_rounds(landscape: Any, kept: Run) -> None:
     assert same["loss"] == record["loss"]
 
 
-def test_the_clients_of_a_round(landscape: Any, kept: Run) -> None:
+def test_the_clients_of_a_round(landscape: Any, kept: RunFolder) -> None:
     record, _ = landscape("clients", "kept@2", "--grid", "3")
     uploads = sorted((kept.folder / "round-0002" / "clients").iterdir())
     assert len(uploads) == 3
@@ -96,7 +96,7 @@ def test_the_clients_of_a_round(landscape: Any, kept: Run) -> None:
         assert float(reach) == pytest.approx(float(drift.norm()), rel=1e-6)
 
 
-def test_a_line_meets_its_ends_and_tells_its_barrier(landscape: Any, kept: Run) -> None:
+def test_a_line_meets_its_ends_and_tells_its_barrier(landscape: Any, kept: RunFolder) -> None:
     record, err = landscape("line", "kept@1", "tiny@client0", "--grid", "11")
     values, loss = record["axes"][0]["values"], record["loss"]
     assert len(record["axes"]) == 1
@@ -123,7 +123,7 @@ def test_three_points(landscape: Any) -> None:
 
 @pytest.mark.parametrize(("kind", "operator"), [("eigen", Hessian), ("ggn", GaussNewton)])
 def test_the_curvature_stands_beside_the_eigenvalues(
-    landscape: Any, run: Run, kind: str, operator: type[Hessian | GaussNewton]
+    landscape: Any, run: RunFolder, kind: str, operator: type[Hessian | GaussNewton]
 ) -> None:
     record, err = landscape(kind, "tiny", "--grid", "3", "--span", "0.1")
     assert (record["directions"], record["marks"], record["networks"]) == (kind, [], [])
@@ -155,7 +155,7 @@ def test_the_curvature_stands_beside_the_eigenvalues(
     ],
 )
 def test_what_the_user_can_mend_is_one_line(
-    fedscope: Command, kept: Run, arguments: tuple[str, ...], message: str
+    fedscope: Command, kept: RunFolder, arguments: tuple[str, ...], message: str
 ) -> None:
     kind, *rest = arguments
     done = fedscope("plot-landscape", *rest, "--directions", kind, *FEW)
@@ -164,7 +164,7 @@ def test_what_the_user_can_mend_is_one_line(
     assert message in errors[0]
 
 
-def altered(run: Run, path: Path, *, bias: float = 0.0, keep: float = 1.0) -> Path:
+def altered(run: RunFolder, path: Path, *, bias: float = 0.0, keep: float = 1.0) -> Path:
     """Write a copy of the run's network with another bias, and another depth in its description."""
     checkpoint = load_checkpoint(run.final)
     state, info = copy.deepcopy(checkpoint.state), checkpoint.info
@@ -174,7 +174,7 @@ def altered(run: Run, path: Path, *, bias: float = 0.0, keep: float = 1.0) -> Pa
     return path
 
 
-def test_networks_that_cannot_be_compared(fedscope: Command, kept: Run, tmp_path: Path) -> None:
+def test_networks_that_cannot_be_compared(fedscope: Command, kept: RunFolder, tmp_path: Path) -> None:
     deeper = altered(kept, tmp_path / "deep.pt", keep=0.5)
     done = fedscope("plot-landscape", "kept@1", str(deeper), "--directions", "line", *FEW)
     assert (done.code, "are of another network each" in done.err) == (2, True)
@@ -193,9 +193,9 @@ def test_networks_that_cannot_be_compared(fedscope: Command, kept: Run, tmp_path
 
 
 def test_uploads_of_another_round_are_not_drawn_around_this_one(
-    fedscope: Command, kept: Run, tmp_path: Path
+    fedscope: Command, kept: RunFolder, tmp_path: Path
 ) -> None:
-    beside = Run(tmp_path / "moved")
+    beside = RunFolder(tmp_path / "moved")
     beside.folder.mkdir()
     (beside.folder / "final.pt").write_bytes(kept.after_round(1).read_bytes())
     (beside.folder / "clients").mkdir()

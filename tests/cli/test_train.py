@@ -8,7 +8,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.setup.federation import open_run
 from fedscope.workflows.train import one_run
 from fedscope.workflows.train.request import TrainRequest
@@ -43,7 +43,7 @@ def test_a_name_that_another_process_takes_meanwhile_is_another_s(
 ) -> None:
     taken: list[str] = []
 
-    def too_late(*given: Any, **more: Any) -> Run:
+    def too_late(*given: Any, **more: Any) -> RunFolder:
         if len(taken) < 3:
             taken.append(open_run(*given, **more).name)
         return open_run(*given, **more)
@@ -78,7 +78,7 @@ def test_every_setting_reaches_the_manifest(fedscope: Command) -> None:
         )
     ]
     assert fedscope("train", *flags, "--registry", "runs", "--name", "all", "--device", "cpu").code == 0
-    settings = Registry(Path("runs")).run("all").manifest().settings.model_dump()
+    settings = RunRegistry(Path("runs")).run("all").manifest().settings.model_dump()
     assert {key: settings[key] for key in given} == given
     others = {  # for other partitions, data and networks, instead of epochs and SGD, or not under a shift
         "phi", "rho", "shards", "classes_per_client", "test_data", "local_steps", "lr_min", "optimizer",
@@ -94,7 +94,7 @@ def test_a_preset_is_the_start_of_the_settings(fedscope: Command, cifar_dir: Pat
         "--data-dir", str(cifar_dir), "--registry", "runs", "--name", "tiny", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
-    manifest = Registry(Path("runs")).run("tiny").manifest()
+    manifest = RunRegistry(Path("runs")).run("tiny").manifest()
     settings = manifest.settings
     assert (settings.clients, settings.alpha, settings.seed, settings.clip) == (100, 0.3, 83217, 10.0)
     assert settings.options["man.zeta"] == 0.15
@@ -141,7 +141,7 @@ def test_without_options_it_trains_fedavg_on_digits(
     assert (Settings().method, Settings().dataset) == ("fedavg", "digits")
 
 
-def test_resume_finishes_what_is_there(fedscope: Command, run: Run) -> None:
+def test_resume_finishes_what_is_there(fedscope: Command, run: RunFolder) -> None:
     settings = ("--clients", "3", "--rounds", "2", "--epochs", "1")
     done = fedscope("train", *settings, "--name", run.name, "--resume", "--json")
     assert done.json["final"] == str(run.final)
@@ -151,7 +151,7 @@ def test_resume_finishes_what_is_there(fedscope: Command, run: Run) -> None:
     assert (refused.code, "lr 0.05 → 0.2" in refused.err) == (2, True)
 
 
-def test_runs_list_and_show(fedscope: Command, run: Run) -> None:
+def test_runs_list_and_show(fedscope: Command, run: RunFolder) -> None:
     rows = fedscope("runs", "list", "--json").json
     assert [row["name"] for row in rows] == ["tiny"]
     table = fedscope("runs", "list").out
@@ -247,5 +247,5 @@ def test_compiled_training_is_near_the_plain_one(fedscope: Command) -> None:
             "1",
         )
         assert fedscope("train", *options, *name, *flag).code == 0
-        losses.append([m.loss for m in Registry(Path("r")).run(name[1]).metrics()])
+        losses.append([m.loss for m in RunRegistry(Path("r")).run(name[1]).metrics()])
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)

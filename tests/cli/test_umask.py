@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 
 SMALL = ("--samples", "16", "--threads", "1")
@@ -41,7 +41,7 @@ def _private() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_private")
 def test_all_that_is_written_is_private_under_a_private_umask(
-    copied: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copied: RunRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path / "cache"))
     old = set(tmp_path.rglob("*"))

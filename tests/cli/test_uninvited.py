@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.models.catalogue import build
 from fedscope.storage import cache_dir
 from tests.cli.conftest import Command
@@ -52,7 +52,7 @@ def test_an_analysis_leaves_a_strangers_folder_as_it_was(fedscope: Command, proj
     assert _content(project) == before
 
 
-def test_what_is_no_registry_has_no_faults(fedscope: Command, project: Path, run: Run) -> None:
+def test_what_is_no_registry_has_no_faults(fedscope: Command, project: Path, run: RunFolder) -> None:
     for command in ("verify", "rebuild"):
         done = fedscope("runs", command)
         assert done.err == "Error: there is no run in checkpoints; name a registry with --registry\n"
@@ -64,7 +64,9 @@ def test_what_is_no_registry_has_no_faults(fedscope: Command, project: Path, run
     assert (done.code, (project / ".analysis").is_dir()) == (0, True)
 
 
-def test_a_run_that_lost_its_manifest_is_listed_and_read(fedscope: Command, project: Path, run: Run) -> None:
+def test_a_run_that_lost_its_manifest_is_listed_and_read(
+    fedscope: Command, project: Path, run: RunFolder
+) -> None:
     shutil.copytree(run.folder, project / "tiny")
     (project / "tiny" / "manifest.json").unlink()
     (row,) = fedscope("runs", "list", "--json").json

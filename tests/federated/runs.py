@@ -6,7 +6,7 @@ import pytest
 
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 
@@ -17,15 +17,15 @@ def trained(
     given: dict[str, str] | None = None,
     name: str = "run",
     federation: Federation | None = None,
-) -> Run:
+) -> RunFolder:
     """Return a finished run of ``settings``, or of a federation that is there."""
     federation = federation or prepare(settings, given or {})
-    run = open_run(federation, Registry(root), name, resume=False)
+    run = open_run(federation, RunRegistry(root), name, resume=False)
     train(federation, run, lambda _: None)
     return run
 
 
-def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 2) -> Run:
+def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 2) -> RunFolder:
     """Return a run that was interrupted when round ``after`` was done."""
 
     def stop(metrics: Round) -> None:
@@ -33,7 +33,7 @@ def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 
             raise KeyboardInterrupt
 
     federation = prepare(settings, {})
-    run = open_run(federation, Registry(root), name, resume=False)
+    run = open_run(federation, RunRegistry(root), name, resume=False)
     with pytest.raises(KeyboardInterrupt):
         train(federation, run, stop)
     return run
@@ -42,6 +42,6 @@ def interrupted(root: Path, settings: Settings, name: str = "cut", after: int = 
 def resumed(root: Path, settings: Settings, name: str = "cut") -> list[Round]:
     """Continue the run to its end, as another process would; return its metrics."""
     federation = prepare(settings, {})
-    run = open_run(federation, Registry(root), name, resume=True)
+    run = open_run(federation, RunRegistry(root), name, resume=True)
     train(federation, run, lambda _: None)
     return run.metrics()

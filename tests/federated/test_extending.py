@@ -7,7 +7,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
@@ -22,7 +22,7 @@ def longer(settings: Settings, rounds: int = 4) -> Settings:
     return settings.model_copy(update={"rounds": rounds})
 
 
-def weights(run: Run) -> str:
+def weights(run: RunFolder) -> str:
     return load_checkpoint(run.final).sha256
 
 
@@ -91,4 +91,4 @@ def test_what_cannot_be_extended(tmp_path: Path) -> None:
         resumed(tmp_path, longer(falling), name="falling")
     with pytest.raises(UserError, match="settings: lr"):
         changed = prepare(longer(dynamic).model_copy(update={"lr": 0.1}), {})
-        train(changed, open_run(changed, Registry(tmp_path), "cut", resume=True), print)
+        train(changed, open_run(changed, RunRegistry(tmp_path), "cut", resume=True), print)

@@ -160,7 +160,7 @@ def test_an_ascent_restores_the_weights_exactly() -> None:
     )
     before = model.values[:, : model.size].clone()
     batch = Batch(Pipeline((0.5,), (0.25,)).test(images), split.labels[None])
-    trainer.clients.begin(
+    trainer.clients.load(
         [Task(torch.arange(20), generator, generator)], model.values[0].clone(), 0.1, trainer.split.labels
     )
     model.module.train()
@@ -181,7 +181,7 @@ def test_two_clients_with_the_same_batches_make_fedbn_fedavg(
         return torch_stream(seed, purpose, round, 0)
 
     monkeypatch.setattr("fedscope.federated.setup.samples.divided", alike)
-    monkeypatch.setattr("fedscope.federated.parallel.dispatch.torch_stream", same_stream)
+    monkeypatch.setattr("fedscope.federated.parallel.training_round.torch_stream", same_stream)
     runs = [
         trained(
             tmp_path, settings_of(method, clients=2, model="resnet_digits", weights="uniform"), name=method

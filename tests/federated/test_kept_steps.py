@@ -12,7 +12,7 @@ from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.deletion import delete_clients, delete_steps
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.setup.federation import open_run, prepare
@@ -29,12 +29,12 @@ def changed(**fields: Any) -> Settings:
     return BASE.model_copy(update=fields)
 
 
-def hashes(run: Run) -> dict[str, str]:
+def hashes(run: RunFolder) -> dict[str, str]:
     """The content of every model inside the training, by its address."""
     return {str(address_of(path)): load_checkpoint(path).sha256 for path in run.steps()}
 
 
-def weights(run: Run) -> str:
+def weights(run: RunFolder) -> str:
     return load_checkpoint(run.final).sha256
 
 
@@ -159,9 +159,9 @@ def test_they_are_deleted_alone_or_with_the_clients(tmp_path: Path) -> None:
 
 
 def test_addresses(tmp_path: Path) -> None:
-    run = open_run(prepare(BASE, {}), Registry(tmp_path), "run", resume=False)
+    run = open_run(prepare(BASE, {}), RunRegistry(tmp_path), "run", resume=False)
     path = run.step(1, 2, 4)
     assert path == run.folder / "round-0001/steps/0002/000004.pt"
     assert address_of(path) == "1:client2:step4"
     with pytest.raises(UserError, match=r"holds no @1:client2:step4"):
-        Registry(tmp_path).resolve("run@1:client2:step4")
+        RunRegistry(tmp_path).resolve("run@1:client2:step4")

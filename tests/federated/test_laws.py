@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.parallel.memory import Memory
@@ -114,7 +114,7 @@ def settings_of(method: str, **changes: object) -> Settings:
     return SMALL.model_copy(update={**(RESIDUAL if residual else {}), "method": method, **changes})
 
 
-def hashes(run: Run, rounds: int = 2) -> list[str]:
+def hashes(run: RunFolder, rounds: int = 2) -> list[str]:
     return [load_checkpoint(run.after_round(round)).sha256 for round in range(1, rounds + 1)]
 
 
@@ -514,7 +514,7 @@ def test_feddc_and_scaffold_keep_their_books(tmp_path: Path) -> None:
         torch.testing.assert_close(memory.server(3)[theirs], mean, rtol=0, atol=1e-6)
 
 
-def _memory(run: Run, method: str, round: int) -> Memory:
+def _memory(run: RunFolder, method: str, round: int) -> Memory:
     held = len(METHODS[method].memory)
     return Memory.after(run.folder / "state", 2410 * held, round)
 

@@ -13,7 +13,7 @@ import fedscope
 from fedscope.api.sources import On
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.rows import read_rows
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
@@ -67,12 +67,12 @@ def options(**changes: object) -> list[str]:
     ]
 
 
-def trained(name: str, **changes: object) -> Run:
+def trained(name: str, **changes: object) -> RunFolder:
     assert call(("train", *options(**changes), "--name", name, "--registry", "runs")) == 0
-    return Registry(Path("runs")).run(name)
+    return RunRegistry(Path("runs")).run(name)
 
 
-def everything(run: Run) -> list[object]:
+def everything(run: RunFolder) -> list[object]:
     """Return all that a run leaves behind, but for what depends on the machine's mood."""
     moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers")
     lines = [{k: v for k, v in m.to_json().items() if k not in moods} for m in run.metrics()]
@@ -81,7 +81,7 @@ def everything(run: Run) -> list[object]:
 
 @pytest.mark.slow
 def test_a_run_of_ten_clients_that_is_killed_goes_on_to_the_same_bits() -> None:
-    whole, cut = trained("whole"), Run(Path("runs/cut").absolute())
+    whole, cut = trained("whole"), RunFolder(Path("runs/cut").absolute())
     for rounds in (1, 3):  # killed in the first round after so many
         again = ["--resume"] if cut.folder.exists() else []
         with started("train", *options(), "--name", "cut", "--registry", "runs", *again) as command:

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.federated.setup.presets import presets
 from fedscope.models.catalogue import NETWORKS
@@ -101,4 +101,4 @@ def truncated_round(name: str, data_dir: Path, registry: Path) -> None:
     assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)
     assert info.metrics["loss"] is not None
     assert done.rounds == 1
-    assert list(verify_run(Run(registry / "run"))) == []
+    assert list(verify_run(RunFolder(registry / "run"))) == []

@@ -11,14 +11,14 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.loading.datasets import Dataset, Split
 from fedscope.data.sets import catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, score_sums
+from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.federated.server.rounds import train
-from fedscope.federated.server.summary import Summary, summary
+from fedscope.federated.server.summary import RunSummary, summary
 from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
@@ -92,7 +92,7 @@ def test_best_is_the_model_that_counts(tmp_path: Path) -> None:
     best = load_checkpoint(run.best).info
     assert best.average == "all"
     assert best.metrics["accuracy"] == max(record.accuracy or 0.0 for record in run.metrics())
-    assert Registry(tmp_path).resolve("run@all") == run.average("all")
+    assert RunRegistry(tmp_path).resolve("run@all") == run.average("all")
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_shared_model_is_evaluated_on_every_domain(tmp_path: Path, two_domains
 
 def test_scores_are_unweighted_means_over_the_domains_that_are_there() -> None:
     counted = torch.tensor([[10.0, 8, 10], [2, 1, 2], [0, 0, 0]], dtype=torch.float64)
-    score = Score.from_sums(counted, ("a", "b", "c"))
+    score = EvaluationScore.from_sums(counted, ("a", "b", "c"))
     assert score.loss == 1.0
     assert score.accuracy == pytest.approx(0.65)
     assert score.domains == {"a": 0.8, "b": 0.5}
@@ -186,7 +186,7 @@ def test_reset_memory_begins_anew_in_every_round(tmp_path: Path) -> None:
                     "partition": "iid", "lr_decay": 1.0, "weight_decay": 0.0}
         )  # fmt: skip
         federation = prepare(settings, given)
-        run = open_run(federation, Registry(tmp_path), method, resume=False)
+        run = open_run(federation, RunRegistry(tmp_path), method, resume=False)
         train(federation, run, lambda _: None)
         seen[method] = weights(run.client(0))
     for name, values in seen["feddyn"].items():
@@ -247,7 +247,7 @@ def test_shifted_labels_are_trained_and_evaluated(tmp_path: Path) -> None:
     assert any(shifted)
     federation.model.load_state_dict(weights(run.final))
     test = federation.dataset.test
-    score = Score.from_sums(
+    score = EvaluationScore.from_sums(
         score_sums(federation.model, replace(test, labels=maps[-1][test.labels]), federation.pipeline), ()
     )
     assert run.metrics()[-1].accuracy == score.accuracy
@@ -272,7 +272,7 @@ def test_a_label_that_all_classes_share_is_learned(tmp_path: Path) -> None:
 def test_the_summary_is_what_the_papers_print() -> None:
     records = [Round(round=n, accuracy=a) for n, a in enumerate((0.1, 0.4, 0.3, 0.5, 0.2), 1)]
     found = summary(Settings(rounds=5, target=0.4), records)
-    assert found == Summary(
+    assert found == RunSummary(
         accuracy=0.2, best_accuracy=0.5, best_half_accuracy=0.4, rounds=5, target=0.4, rounds_to_target=2,
         chosen_on="test",
     )  # fmt: skip
@@ -290,7 +290,7 @@ def test_mixed_clients_have_no_domain_of_their_own(tmp_path: Path, two_domains: 
     federation = prepare(settings, {})
     run = trained(tmp_path, settings, federation=federation)
     federation.model.load_state_dict(weights(run.final))
-    expected = Score.from_sums(
+    expected = EvaluationScore.from_sums(
         score_sums(federation.model, federation.dataset.test, federation.pipeline), two_domains.domains
     )
     assert run.metrics()[-1].domains == pytest.approx(expected.domains)

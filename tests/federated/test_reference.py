@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.augment import Pipeline, Store
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
@@ -200,7 +200,7 @@ def trained_and_toy(
     if double:
         pipeline = DoublePipeline(**vars(federation.pipeline))
         federation = replace(federation, model=federation.model.double(), pipeline=pipeline)
-    run = open_run(federation, Registry(folder), "run", resume=False)
+    run = open_run(federation, RunRegistry(folder), "run", resume=False)
     metrics = train(federation, run, lambda _: None)
     assert len(metrics) == settings.rounds
 

@@ -6,11 +6,11 @@ import torch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import OPTION, parse
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.data.sets.catalogue import load as load_data
 from fedscope.errors import UserError
-from fedscope.federated.parallel.evaluation import Score, score_sums
+from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.federated.server.rounds import train
 from fedscope.federated.server.summary import summary
 from fedscope.federated.setup.federation import open_run, prepare
@@ -26,12 +26,12 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run that held a fifth of its rows out of training."""
     return trained(tmp_path_factory.mktemp("registry"), SETTINGS)
 
 
-def test_held_out_rows_are_stored_and_never_trained_on(run: Run) -> None:
+def test_held_out_rows_are_stored_and_never_trained_on(run: RunFolder) -> None:
     federation, known = prepare(SETTINGS, {}), run.manifest().rows
     assert known
     assert (known.counts, known.validation) == ((80, 80, 80), 60)
@@ -41,13 +41,15 @@ def test_held_out_rows_are_stored_and_never_trained_on(run: Run) -> None:
     assert not list(verify_run(run))
 
 
-def test_each_round_is_validated(run: Run) -> None:
+def test_each_round_is_validated(run: RunFolder) -> None:
     federation = prepare(SETTINGS, {})
     assert federation.validation
     for record in run.metrics():
         kept = load_checkpoint(run.after_round(record.round))
         federation.model.load_state_dict(kept.state)
-        score = Score.from_sums(score_sums(federation.model, federation.validation, federation.pipeline), ())
+        score = EvaluationScore.from_sums(
+            score_sums(federation.model, federation.validation, federation.pipeline), ()
+        )
         assert record.validation
         assert record.validation.to_json() == pytest.approx({"accuracy": score.accuracy, "loss": score.loss})
 
@@ -56,7 +58,8 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     """A later round is better on the test set than the first, which is best on the rows held out."""
     validated = iter([0.7, 0.2, 0.5])
     monkeypatch.setattr(
-        "fedscope.federated.parallel.dispatch.Dispatch.validate", lambda *_: Score(1.0, next(validated))
+        "fedscope.federated.parallel.training_round.TrainingRound.validate",
+        lambda *_: EvaluationScore(1.0, next(validated)),
     )
     settings = SETTINGS.model_copy(update={"epochs": 3, "lr": 0.2})
     done = trained(tmp_path, settings)
@@ -66,12 +69,12 @@ def test_the_best_round_is_chosen_on_validation(tmp_path: Path, monkeypatch: pyt
     assert load_checkpoint(done.best).info.round == 1
     found = summary(settings, metrics)
     assert (found.best_accuracy, found.chosen_on) == (accuracies[0], "validation")
-    (row,) = Registry(tmp_path).rows()
+    (row,) = RunRegistry(tmp_path).rows()
     assert row["best"] == accuracies[0]
     assert not list(verify_run(done))
 
 
-def test_it_goes_on_with_the_same_bits(run: Run, tmp_path: Path) -> None:
+def test_it_goes_on_with_the_same_bits(run: RunFolder, tmp_path: Path) -> None:
     cut = interrupted(tmp_path, SETTINGS)
     resumed(tmp_path, SETTINGS)
     assert load_checkpoint(cut.final).sha256 == load_checkpoint(run.final).sha256
@@ -79,10 +82,10 @@ def test_it_goes_on_with_the_same_bits(run: Run, tmp_path: Path) -> None:
     assert [m.validation for m in cut.metrics()] == [m.validation for m in run.metrics()]
     whole = prepare(SETTINGS.model_copy(update={"validation": 0.0}), {})
     with pytest.raises(UserError, match="validation"):
-        open_run(whole, Registry(tmp_path), "cut", resume=True)
+        open_run(whole, RunRegistry(tmp_path), "cut", resume=True)
 
 
-def test_analyses_leave_the_held_out_rows_out_or_take_them_alone(run: Run) -> None:
+def test_analyses_leave_the_held_out_rows_out_or_take_them_alone(run: RunFolder) -> None:
     federation, images = prepare(SETTINGS, {}), load_data("digits").train.images
     (on_train,) = load([run.final], Source())
     (on_held_out,) = load([run.final], Source(split="validation"))
@@ -97,7 +100,7 @@ def test_analyses_leave_the_held_out_rows_out_or_take_them_alone(run: Run) -> No
 def test_labels_of_held_out_rows_shift_too(tmp_path: Path) -> None:
     shifting = SETTINGS.model_copy(update={"shift": "bernoulli", "shift_probability": 1.0, "rounds": 2})
     federation = prepare(shifting, {})
-    done = open_run(federation, Registry(tmp_path), "shifting", resume=False)
+    done = open_run(federation, RunRegistry(tmp_path), "shifting", resume=False)
     train(federation, done, lambda _: None)
     (problem,) = load([done.final], Source(split="validation"))
     maps = federation.label_maps

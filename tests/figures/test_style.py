@@ -19,9 +19,9 @@ from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.surfaces import landscape_figure
-from fedscope.records.cross_client import CrossClient
-from fedscope.records.hessian import Density
-from fedscope.records.landscape import Barrier
+from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.hessian import DensityEntry
+from fedscope.records.landscape import BarrierEntry
 from tests.figures.cases import bowl, crossing, drift, eigenvalues, profile, spectrum, trajectory
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}
@@ -33,7 +33,7 @@ def _landscape() -> Figure:
 
 def _spectra() -> Figure:
     return density_figure(
-        [Density.read(spectrum()), Density.read(spectrum(top=20.0))],
+        [DensityEntry.read(spectrum()), DensityEntry.read(spectrum(top=20.0))],
         ["FedAvg", "FedDyn"],
         lambda_max=[50.0, 20.0],
     )
@@ -48,7 +48,7 @@ def _heat() -> Figure:
 
 
 def _profile() -> Figure:
-    return profile_figure([profile(bad=2)], ["FedAvg"], barriers=[Barrier(height=1.0, at=0.5)])
+    return profile_figure([profile(bad=2)], ["FedAvg"], barriers=[BarrierEntry(height=1.0, at=0.5)])
 
 
 def _leading() -> Figure:
@@ -56,11 +56,11 @@ def _leading() -> Figure:
 
 
 def _matrices() -> Figure:
-    return client_matrix_figure([CrossClient.read(crossing(5, unresolved=True))], ["FedAvg"])
+    return client_matrix_figure([CrossClientEntry.read(crossing(5, unresolved=True))], ["FedAvg"])
 
 
 def _bars() -> Figure:
-    return bar_figure(client_bars(CrossClient.read(crossing(5))), axis="client")
+    return bar_figure(client_bars(CrossClientEntry.read(crossing(5))), axis="client")
 
 
 MAKERS = [_landscape, _spectra, _plane, _heat, _profile, _leading, _matrices, _bars]

@@ -175,7 +175,7 @@ def rebuilt(names: list[str], place: Path) -> Iterator[tuple[str, Lines, Lines]]
 
 def _build(recipe: str, scale: str, registry: Path, out: Path) -> None:
     """Render an artefact from what the registry has; nothing is trained in its stead."""
-    from fedscope.reproduce.plan import Place
+    from fedscope.reproduce.plan import BuildSettings
     from fedscope.reproduce.recipes.cells import Choices
     from studies.readings.readings_study import ReadingsStudy
     from studies.settings.search_study import SearchStudy
@@ -183,7 +183,14 @@ def _build(recipe: str, scale: str, registry: Path, out: Path) -> None:
 
     for study in (ReadingsStudy(), SearchStudy()):
         if study.name == recipe:
-            build(study, study.recipe(scale), Choices(), Place(registry, out), lambda _: None, partial=True)
+            build(
+                study,
+                study.recipe(scale),
+                Choices(),
+                BuildSettings(registry, out),
+                lambda _: None,
+                partial=True,
+            )
             return
     said(f"figures build {recipe} --scale {scale} --registry {registry} --out {out} --partial --json")
 

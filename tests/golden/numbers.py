@@ -25,8 +25,9 @@ def lines(record: Any, place: str) -> Lines:
 
 def _lines(record: Any, path: str, place: str) -> Iterator[tuple[str, Any]]:
     if isinstance(record, dict):
+        kept = {"non_finite"} if record.get("reused") else set()  # counted in all that the kept result had
         for key, value in record.items():
-            if key not in VOLATILE:
+            if key not in VOLATILE | kept:
                 yield from _lines(value, f"{path}.{key}" if path else key, place)
     elif isinstance(record, list):
         numbers = _numbers(record)

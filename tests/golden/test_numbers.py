@@ -55,6 +55,8 @@ def test_a_number_that_is_gone_or_new_is_told_and_folders_are_not() -> None:
     assert differences({"a": 1.0}, {"b": 1.0}) == ["a: 1.0 is now nothing", "b: nothing is now 1.0"]
     assert lines({**RECORD, "made": "in /there/runs"}, "/there") == GOLDEN
     assert len(GOLDEN) < 50
+    assert lines({"reused": False, "non_finite": 2}, "") == {"reused": False, "non_finite": 2}
+    assert lines({"reused": True, "non_finite": 2}, "") == {"reused": True}
 
 
 def test_another_processor_skips_the_day_and_says_so(

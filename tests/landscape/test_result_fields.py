@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Hessian, orthogonal
-from fedscope.landscape.heterogeneity.one_round.cells import Cell, _largest, cell
+from fedscope.landscape.heterogeneity.one_round.cells import LossAtWeights, _largest, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance
@@ -143,7 +143,7 @@ def largest() -> Paired:
 
 
 @cache
-def exact() -> Cell:
+def exact() -> LossAtWeights:
     return cell(
         operator(), "these", quantities=("lambda_max", "trace"), sampler=orthogonal, probes=10**6, k=2
     )

@@ -1,7 +1,7 @@
 """The numbers and settings that a logger gets."""
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.loggers.logger import Logger, key, numbers, settings_of
 from fedscope.loggers.mlflow import MLflow
 from fedscope.loggers.tensorboard import TensorBoard
@@ -21,7 +21,7 @@ def test_every_number_has_a_name_and_clients_are_counted() -> None:
     assert not {"round", "loss", "note", "rows"} & set(found)
 
 
-def test_settings_are_flat_and_have_the_methods_options(run: Run) -> None:
+def test_settings_are_flat_and_have_the_methods_options(run: RunFolder) -> None:
     manifest = run.manifest()
     options = {"man.zeta": 0.25}
     changed = manifest.model_copy(
@@ -32,7 +32,7 @@ def test_settings_are_flat_and_have_the_methods_options(run: Run) -> None:
     assert "options" not in settings
 
 
-def test_a_run_keeps_its_key_when_it_is_extended(run: Run) -> None:
+def test_a_run_keeps_its_key_when_it_is_extended(run: RunFolder) -> None:
     manifest = run.manifest()
     longer = manifest.model_copy(update={"settings": manifest.settings.model_copy(update={"rounds": 9})})
     assert key(longer) == key(manifest)

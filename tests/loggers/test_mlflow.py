@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.logger import numbers
 from fedscope.loggers.mlflow import MLflow
@@ -32,7 +32,7 @@ def steps(client: Any, metric: str = "accuracy") -> list[int]:
     return [entry.step for entry in sorted(history, key=lambda entry: entry.step)]
 
 
-def test_a_run_has_its_settings_and_every_number(own: Run, client: Any) -> None:
+def test_a_run_has_its_settings_and_every_number(own: RunFolder, client: Any) -> None:
     with logged(own, {"mlflow": MLflow()}, pytest.fail):
         pass
     one = found(client)
@@ -41,7 +41,7 @@ def test_a_run_has_its_settings_and_every_number(own: Run, client: Any) -> None:
     assert {**numbers(own.metrics()[-1]), "round": 2} == pytest.approx(one.data.metrics)
 
 
-def test_a_continued_run_is_the_same_and_has_every_round_once(own: Run, client: Any) -> None:
+def test_a_continued_run_is_the_same_and_has_every_round_once(own: RunFolder, client: Any) -> None:
     for _ in range(2):
         with logged(own, {"mlflow": MLflow()}, pytest.fail):
             pass
@@ -53,14 +53,16 @@ def test_a_continued_run_is_the_same_and_has_every_round_once(own: Run, client: 
     assert found(client).info.status == "FINISHED"
 
 
-def test_the_experiment_is_the_environment_s(own: Run, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_is_the_environment_s(
+    own: RunFolder, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis")
     with logged(own, {"mlflow": MLflow()}, pytest.fail):
         pass
     assert found(client, "thesis").info.run_name == "tiny"
 
 
-def test_a_store_that_is_not_to_be_had_is_refused(own: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_not_to_be_had_is_refused(own: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://at/all")
     with pytest.raises(UserError, match="--log mlflow: "), logged(own, {"mlflow": MLflow()}, pytest.fail):
         pytest.fail("it was opened")

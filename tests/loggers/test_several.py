@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.several import logged
 
@@ -23,7 +23,7 @@ class Recorder:
         if name in self.fails.split():
             raise self.error
 
-    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
         self._step("open")
         assert settings["dataset"] == "digits"
         return self.done
@@ -37,13 +37,13 @@ class Recorder:
         self._step("close")
 
 
-def third(run: Run) -> Round:
+def third(run: RunFolder) -> Round:
     return run.metrics()[-1].edited(round=3)
 
 
 @pytest.mark.parametrize(("done", "expected"), [(0, [1, 2, 3]), (1, [2, 3]), (2, [3])])
 def test_a_logger_gets_what_it_lacks_and_then_each_new_round(
-    run: Run, done: int, expected: list[int]
+    run: RunFolder, done: int, expected: list[int]
 ) -> None:
     one = Recorder(done)
     with logged(run, {"one": one}, pytest.fail) as log:
@@ -53,7 +53,7 @@ def test_a_logger_gets_what_it_lacks_and_then_each_new_round(
 
 
 @pytest.mark.parametrize("fails", ["log", "close", "log close"])
-def test_one_that_fails_is_told_once_and_left_out(run: Run, fails: str) -> None:
+def test_one_that_fails_is_told_once_and_left_out(run: RunFolder, fails: str) -> None:
     bad, good, notes = Recorder(2, fails), Recorder(2), list[str]()
     with logged(run, {"bad": bad, "good": good}, notes.append) as log:
         for number in (3, 4):
@@ -68,7 +68,7 @@ def test_one_that_fails_is_told_once_and_left_out(run: Run, fails: str) -> None:
 
 @pytest.mark.parametrize("error", [UserError("a link lies there"), OSError("no key")])
 def test_one_that_cannot_be_opened_ends_it_before_the_training_and_closes_the_others(
-    run: Run, error: Exception
+    run: RunFolder, error: Exception
 ) -> None:
     first, second = Recorder(2), Recorder(2, "open", error)
     said = rf"^--log b: .*{error}.*; mend that, or leave --log b out$"
@@ -77,7 +77,7 @@ def test_one_that_cannot_be_opened_ends_it_before_the_training_and_closes_the_ot
     assert first.steps == ["open", "close"]
 
 
-def test_loggers_are_closed_when_the_training_ends_early(run: Run) -> None:
+def test_loggers_are_closed_when_the_training_ends_early(run: RunFolder) -> None:
     one = Recorder(2)
     with pytest.raises(KeyboardInterrupt), logged(run, {"one": one}, pytest.fail):
         raise KeyboardInterrupt

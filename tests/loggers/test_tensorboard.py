@@ -3,19 +3,19 @@
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.several import logged
 from fedscope.loggers.tensorboard import TensorBoard
 
 
-def steps(run: Run) -> list[int]:
+def steps(run: RunFolder) -> list[int]:
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
     return [event.step for event in events.Scalars("accuracy")]
 
 
-def test_a_continued_run_has_every_round_once(own: Run) -> None:
+def test_a_continued_run_has_every_round_once(own: RunFolder) -> None:
     with logged(own, {"tensorboard": TensorBoard()}, pytest.fail):
         pass
     assert steps(own) == [1, 2]
@@ -24,7 +24,7 @@ def test_a_continued_run_has_every_round_once(own: Run) -> None:
     assert steps(own) == [1, 2, 3]
 
 
-def test_nothing_is_written_through_a_link(own: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_nothing_is_written_through_a_link(own: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (own.folder / "tensorboard").symlink_to(elsewhere)
     with pytest.raises(UserError, match="tensorboard"), logged(own, {"t": TensorBoard()}, pytest.fail):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.file.layout import files
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.loggers.logger import key
 from fedscope.loggers.several import logged
 from fedscope.loggers.wandb import WandB
@@ -51,7 +51,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Kept]]:
 
 
 @pytest.mark.usefixtures("in_time")
-def test_offline_files_lie_in_the_run_and_are_no_part_of_it(own: Run) -> None:
+def test_offline_files_lie_in_the_run_and_are_no_part_of_it(own: RunFolder) -> None:
     before = list(files(own.folder))
     with logged(own, {"wandb": WandB()}, pytest.fail):
         pass
@@ -63,7 +63,7 @@ def test_offline_files_lie_in_the_run_and_are_no_part_of_it(own: Run) -> None:
 
 
 def test_a_continued_run_is_the_same_and_gets_no_round_twice(
-    own: Run, kept: list[tuple[dict[str, Any], Kept]], monkeypatch: pytest.MonkeyPatch
+    own: RunFolder, kept: list[tuple[dict[str, Any], Kept]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_PROJECT", "thesis")
     notes: list[str] = []
@@ -82,7 +82,7 @@ def test_a_continued_run_is_the_same_and_gets_no_round_twice(
 
 
 def test_without_a_project_it_is_fedscope_s(
-    own: Run, kept: list[tuple[dict[str, Any], Kept]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own: RunFolder, kept: list[tuple[dict[str, Any], Kept]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     monkeypatch.chdir(tmp_path)

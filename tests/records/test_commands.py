@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.records.commands import reference, registry_option
 
 
@@ -22,8 +22,8 @@ def test_a_checkpoint_is_named_as_it_is_found(file: str, told: str) -> None:
     assert reference("a", f"/elsewhere/a/{file}") == told
 
 
-def test_the_registry_finds_it_again(run: Run) -> None:
-    registry = Registry(run.folder.parent)
+def test_the_registry_finds_it_again(run: RunFolder) -> None:
+    registry = RunRegistry(run.folder.parent)
     for path in (run.final, run.best):
         assert registry.resolve(reference(run.name, str(path))) == path
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from fedscope.records.hessian import Problem
+from fedscope.records.hessian import ProblemEntry
 
 USUAL = {"samples": 8, "split": "train", "engine": "fedscope", "reading": "paper"}
 
 
 def test_the_plain_measurement_is_usual() -> None:
-    assert Problem.read(USUAL).is_usual
+    assert ProblemEntry.read(USUAL).is_usual
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ def test_the_plain_measurement_is_usual() -> None:
     ids=str,
 )
 def test_any_other_is_not(change: dict[str, object]) -> None:
-    assert not Problem.read(USUAL | change).is_usual
+    assert not ProblemEntry.read(USUAL | change).is_usual
 
 
 def test_ones_own_data_may_have_a_loss_of_its_own() -> None:
-    assert Problem.read(USUAL | {"split": None, "loss": "mine:loss"}).is_usual
+    assert ProblemEntry.read(USUAL | {"split": None, "loss": "mine:loss"}).is_usual

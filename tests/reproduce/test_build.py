@@ -12,14 +12,14 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.figures import build_command
 from fedscope.errors import UserError
 from fedscope.records.commands import DEFAULT
 from fedscope.reproduce import plan as planning
 from fedscope.reproduce.build import build, command
 from fedscope.reproduce.gallery.gallery import INDEX, index, records
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
 from fedscope.reproduce.runs import kinds
@@ -32,16 +32,16 @@ SMOKE = [recipe(name, "smoke") for name in names()]
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> BuildSettings:
     """A registry and a gallery in which every recipe was built from nothing."""
     root = tmp_path_factory.mktemp("smoke")
-    found = Place(root / "registry", root / "gallery")
+    found = BuildSettings(root / "registry", root / "gallery")
     _, faults = build(SMOKE, Choices(), found, lambda _: None)
     assert not faults
     return found
 
 
-def test_every_recipe_builds_from_an_empty_registry(place: Place) -> None:
+def test_every_recipe_builds_from_an_empty_registry(place: BuildSettings) -> None:
     for one in SMOKE:
         record = json.loads((place.out / f"{one.stem}.json").read_text())
         assert record["complete"], one.name
@@ -66,7 +66,7 @@ def test_every_recipe_builds_from_an_empty_registry(place: Place) -> None:
                 assert (place.registry / ANALYSIS / f"{checkpoint['result']}.json").is_file(), name
 
 
-def test_no_record_says_where_it_was_made(place: Place) -> None:
+def test_no_record_says_where_it_was_made(place: BuildSettings) -> None:
     results = list((place.registry / ANALYSIS).glob("*.json"))
     records = list(place.out.rglob("*.json"))
     assert results
@@ -74,7 +74,9 @@ def test_no_record_says_where_it_was_made(place: Place) -> None:
     assert all(str(place.registry) not in path.read_text() for path in results + records)
 
 
-def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_registry_is_computed_nothing_of(
+    place: BuildSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = {path: path.read_bytes() for path in place.out.rglob("*") if path.is_file()}
 
     def refuse(*_: object) -> None:
@@ -92,14 +94,14 @@ def test_a_full_registry_is_computed_nothing_of(place: Place, monkeypatch: pytes
             assert path.read_bytes() == content
 
 
-def test_uploads_may_go_once_they_are_measured(place: Place, tmp_path: Path) -> None:
+def test_uploads_may_go_once_they_are_measured(place: BuildSettings, tmp_path: Path) -> None:
     """What is left of them must be what was measured."""
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)
-    there = Place(registry, tmp_path / "gallery")
+    there = BuildSettings(registry, tmp_path / "gallery")
     table = [recipe("fedalign/table1", "smoke")]
     runs = json.loads((place.out / "fedalign" / "table1-smoke.json").read_text())["runs"]
-    first, second = (Registry(registry).run(run["run"]) for run in runs[:2])
+    first, second = (RunRegistry(registry).run(run["run"]) for run in runs[:2])
     shutil.rmtree(first.folder / "clients")
     assert not Plan(tuple(table), Choices(), there).measures
     mine, other, *_ = second.clients()
@@ -109,11 +111,13 @@ def test_uploads_may_go_once_they_are_measured(place: Place, tmp_path: Path) -> 
     assert all(path.parent.name == second.name and wanted.clients for path, wanted in left)
 
 
-def test_a_measured_checkpoint_may_go(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_checkpoint_may_go(
+    place: BuildSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its answers on the test samples still pair accuracies; without its result the run still stands."""
     registry, table = tmp_path / "registry", recipe("fedfor/table2", "smoke")
     shutil.copytree(place.registry, registry)
-    there, store = Place(registry, tmp_path / "gallery"), Registry(registry)
+    there, store = BuildSettings(registry, tmp_path / "gallery"), RunRegistry(registry)
     before = json.loads((place.out / f"{table.stem}.json").read_text())
     paired = [run["checkpoints"]["outcomes of best"] for run in before["runs"]]
     assert {one["file"] for one in paired} == {"best.pt"}
@@ -134,11 +138,11 @@ def test_a_measured_checkpoint_may_go(place: Place, tmp_path: Path, monkeypatch:
     assert [entry["value"] for entry in without["entries"]] == [entry["value"] for entry in before["entries"]]
 
 
-def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> None:
+def test_uploads_that_went_too_early_are_said(place: BuildSettings, tmp_path: Path) -> None:
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)
     shutil.rmtree(registry / ANALYSIS)
-    one, there = recipe("fedalign/table1", "smoke"), Place(registry, tmp_path / "gallery")
+    one, there = recipe("fedalign/table1", "smoke"), BuildSettings(registry, tmp_path / "gallery")
     moon = Choices(rows=("moon",))
     (filled,) = Plan((one,), moon, there).filled[one.name]
     delete_clients(filled.match.entry.run)
@@ -154,8 +158,8 @@ def test_uploads_that_went_too_early_are_said(place: Place, tmp_path: Path) -> N
     assert "not run" not in page.split("## What")[0].split("| MOON")[1].splitlines()[0]
 
 
-def test_a_fuller_artefact_is_not_replaced(place: Place, tmp_path: Path) -> None:
-    one, there = recipe("man/table2", "smoke"), Place(tmp_path / "nothing", tmp_path / "gallery")
+def test_a_fuller_artefact_is_not_replaced(place: BuildSettings, tmp_path: Path) -> None:
+    one, there = recipe("man/table2", "smoke"), BuildSettings(tmp_path / "nothing", tmp_path / "gallery")
     shutil.copytree(place.out, there.out)
     before = {path: path.read_bytes() for path in there.out.rglob("*") if path.is_file()}
     written, faults = build([one], Choices(), there, lambda _: None, partial=True)
@@ -163,7 +167,7 @@ def test_a_fuller_artefact_is_not_replaced(place: Place, tmp_path: Path) -> None
     assert "it stays as it is; name its --registry" in faults["writing man/table2"]
     assert {path: path.read_bytes() for path in there.out.rglob("*") if path.is_file()} == before
     elsewhere, faults = build(
-        [one], Choices(), Place(there.registry, tmp_path / "g"), lambda _: None, partial=True
+        [one], Choices(), BuildSettings(there.registry, tmp_path / "g"), lambda _: None, partial=True
     )
     assert (len(elsewhere), faults) == (4, {})
 
@@ -182,13 +186,13 @@ def test_the_command_names_the_registry(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert option.default == DEFAULT
 
 
-def test_recipes_share_their_runs(place: Place) -> None:
+def test_recipes_share_their_runs(place: BuildSettings) -> None:
     every = [one for recipe in SMOKE for one in cells(recipe)]
-    runs = Registry(place.registry).folders()
+    runs = RunRegistry(place.registry).folders()
     assert len(runs) == len({one.identity for one in every}) < len(every)
 
 
-def test_the_index_names_every_artefact(place: Place) -> None:
+def test_the_index_names_every_artefact(place: BuildSettings) -> None:
     (place.out / "mine").mkdir()
     (place.out / "mine" / INDEX).write_text("# A page of ours\n")
     text = index(place.out)
@@ -201,11 +205,11 @@ def test_the_index_names_every_artefact(place: Place) -> None:
     assert f"{verdict}: {times}" in text
 
 
-def test_a_killed_build_goes_on_with_the_same_bits(place: Place, tmp_path: Path) -> None:
+def test_a_killed_build_goes_on_with_the_same_bits(place: BuildSettings, tmp_path: Path) -> None:
     """Two workers until kill -9, then one: no finished run is touched, and all weights are as without it."""
     words = ["figures", "build", "man/figure2", "--scale", "smoke", "--registry", str(tmp_path / "r"),
              "--out", str(tmp_path / "g")]  # fmt: skip
-    registry = Registry(tmp_path / "r")
+    registry = RunRegistry(tmp_path / "r")
     with started(*words, "--workers", "2") as command:
         while not any(run.final.exists() for run in registry.folders()):
             assert command.code is None
@@ -223,14 +227,14 @@ def test_a_killed_build_goes_on_with_the_same_bits(place: Place, tmp_path: Path)
     assert len(runs) == 6
     whole = json.loads((place.out / "man" / "figure2-smoke.json").read_text())["runs"]
     for ours, theirs in zip(runs, whole, strict=True):
-        first, second = registry.run(ours["run"]), Registry(place.registry).run(theirs["run"])
+        first, second = registry.run(ours["run"]), RunRegistry(place.registry).run(theirs["run"])
         assert load_checkpoint(first.final).sha256 == load_checkpoint(second.final).sha256
 
 
-def test_a_fault_empties_a_cell_and_no_more(place: Place, tmp_path: Path) -> None:
+def test_a_fault_empties_a_cell_and_no_more(place: BuildSettings, tmp_path: Path) -> None:
     """Data that is not there fails its runs; the table is still written, with the reason."""
     one = recipe("fedfor/table4", "cpu")
-    where = Place(tmp_path / "r", tmp_path / "g", data_dir=tmp_path)
+    where = BuildSettings(tmp_path / "r", tmp_path / "g", data_dir=tmp_path)
     (tmp_path / "digits5").mkdir()
     _, faults = build([one], Choices(rows=("fedbn",)), where, lambda _: None)
     assert len(faults) == 2
@@ -240,7 +244,7 @@ def test_a_fault_empties_a_cell_and_no_more(place: Place, tmp_path: Path) -> Non
 
 
 def test_answers_that_cannot_be_told_leave_an_artefact_whole(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: BuildSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a run whose data are no longer at hand: its accuracies are not paired, and nothing else lacks."""
 
@@ -251,10 +255,10 @@ def test_answers_that_cannot_be_told_leave_an_artefact_whole(
     one, said = recipe("fedfor/table2", "smoke"), list[str]()
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)
-    _, faults = build([one], Choices(), Place(registry, tmp_path / "kept"), said.append)
+    _, faults = build([one], Choices(), BuildSettings(registry, tmp_path / "kept"), said.append)
     assert (faults, said) == ({}, [])
     shutil.rmtree(registry / ANALYSIS)
-    _, faults = build([one], Choices(), Place(registry, tmp_path / "gone"), said.append)
+    _, faults = build([one], Choices(), BuildSettings(registry, tmp_path / "gone"), said.append)
     assert faults == {}
     assert any("the data are gone" in text for text in said)
     paired, alone = (next(records(tmp_path / name))[1] for name in ("kept", "gone"))
@@ -268,7 +272,11 @@ def test_answers_that_cannot_be_told_leave_an_artefact_whole(
 def test_a_run_that_cannot_go_on_stands_in_its_cell_as_far_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, choices, there = recipe("man/figure2", "smoke"), Choices(), Place(tmp_path / "r", tmp_path / "g")
+    one, choices, there = (
+        recipe("man/figure2", "smoke"),
+        Choices(),
+        BuildSettings(tmp_path / "r", tmp_path / "g"),
+    )
     job, *_ = Plan((one,), choices, there).trainings
     train_job(replace(job, until=1), there.registry, None, "cpu", 1, lambda _: None)
 

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.jobs import run_all
 
 
 def test_a_plan_that_is_refreshed_sees_the_run_and_has_its_results_left(tmp_path: Path) -> None:
-    place = Place(tmp_path / "registry", tmp_path / "gallery")
+    place = BuildSettings(tmp_path / "registry", tmp_path / "gallery")
     plan = Plan([recipe("man/figure4a", "smoke")], Choices(rows=("fedavg",)), place)
     assert (len(plan.trainings), len(plan.measures)) == (1, 0)
     assert plan.estimate().seconds > 0

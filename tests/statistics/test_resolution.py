@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.cross_client import CrossClient
-from fedscope.records.estimates import Estimate, Symbol
+from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.estimates import EstimateEntry, Symbol
 from fedscope.statistics.resolution import is_resolved
 from tests.figures.records import crossed
 
@@ -49,17 +49,17 @@ def test_an_estimate_is_resolved_where_it_says_something(
     ],
 )
 def test_older_records_are_read(symbol: Symbol, entry: dict[str, Any], expected: bool) -> None:
-    assert Estimate.read(entry).resolves(symbol) is expected
+    assert EstimateEntry.read(entry).resolves(symbol) is expected
 
 
 def test_pairs_are_as_the_record_says_or_by_their_range() -> None:
     matrix = [[0.0, -16.0], [-16.0, 0.0]]
     matrices = {"H_N": {"parameter": matrix}, "H_D": {"parameter": [[1.0, 4.7], [None, 1.0]]}}
-    older = CrossClient.read(crossed(matrices=matrices))
+    older = CrossClientEntry.read(crossed(matrices=matrices))
     assert older.resolved("H_N", "parameter") == [[True, False], [False, True]]
     assert older.resolved("H_D", "parameter") == [[True, False], [False, True]]
     stated = [[True, True], [True, False]]
     of_each = {"H_N": {"parameter": stated}, "H_D": {"parameter": None}}
-    newer = CrossClient.read(crossed(matrices=matrices, matrices_resolved=of_each))
+    newer = CrossClientEntry.read(crossed(matrices=matrices, matrices_resolved=of_each))
     assert newer.resolved("H_N", "parameter") == stated
     assert newer.resolved("H_D", "parameter") == [[True, False], [False, True]]

@@ -13,7 +13,7 @@ from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.gallery.gallery import supplement
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
-from fedscope.reproduce.plan import Place
+from fedscope.reproduce.plan import BuildSettings
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import SCALES, recipe
 from studies.readings import readings_study
@@ -74,14 +74,14 @@ def test_columns_of_a_scale_are_presets_beside_published_ones(study: Study) -> N
 def test_a_plan_measures_every_reading_of_a_cell() -> None:
     own = readings_recipe("smoke")
     assert own.readings.base.samples == 40  # that of the scale
-    plan = STUDIES[0].plan(own, Choices(), Place(Path("nothing"), Path("gallery")), partial=True)
+    plan = STUDIES[0].plan(own, Choices(), BuildSettings(Path("nothing"), Path("gallery")), partial=True)
     assert plan.cells[own.name] == measured_cells(own)
     assert plan.refreshed(partial=True).cells[own.name] == measured_cells(own)
     assert all(cell.measures for cell in plan.cells[own.name])
 
 
 def test_without_a_run_there_is_no_reading_and_no_sentence(tmp_path: Path) -> None:
-    place = Place(tmp_path / "registry", tmp_path / "gallery")
+    place = BuildSettings(tmp_path / "registry", tmp_path / "gallery")
     study = STUDIES[0]
     stale = place.out / f"{study.name}-smoke.txt"
     stale.parent.mkdir(parents=True)
@@ -97,7 +97,7 @@ def test_without_a_run_there_is_no_reading_and_no_sentence(tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("study", STUDIES, ids=lambda one: one.name)
 def test_a_study_builds_from_an_empty_registry_and_then_from_a_full_one(study: Study, tmp_path: Path) -> None:
-    place, own = Place(tmp_path / "registry", tmp_path / "gallery"), study.recipe("smoke")
+    place, own = BuildSettings(tmp_path / "registry", tmp_path / "gallery"), study.recipe("smoke")
     written, faults = build(study, own, Choices(), place, lambda _: None)
     assert not faults
     texts = {path: path.read_bytes() for path in written if path.suffix not in (".pdf", ".png")}

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity
-from fedscope.adoption.layouts import Layout, look
+from fedscope.adoption.layouts import RunLayout, look
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.schema import ModelSpec
 from fedscope.checkpoints.foreign.fitting import Fitted
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.whose import pairing_in
 from fedscope.choices import BatchNormMode
 from fedscope.storage import remove_tree
@@ -22,7 +22,7 @@ from fedscope.storage import remove_tree
 def add(
     path: Path,
     identity: Identity,
-    registry: Registry,
+    registry: RunRegistry,
     name: str,
     *,
     known: Mapping[str, object] | None = None,
@@ -31,7 +31,7 @@ def add(
     entry: str = "",
     client_entry: str = "",
     bn: BatchNormMode = "eval",
-) -> tuple[Run, tuple[str, ...]]:
+) -> tuple[RunFolder, tuple[str, ...]]:
     """Register the checkpoints at ``path``; return the run, what was renamed or left out, and who is who.
 
     Args:
@@ -124,7 +124,7 @@ def _odd(state: Mapping[str, Tensor]) -> Iterator[str]:
         )
 
 
-def _count(layout: Layout) -> int:
+def _count(layout: RunLayout) -> int:
     """Return how many clients there are; 0 where that is not known, as of some of them."""
     if layout.rows:
         return len(layout.table())

@@ -10,7 +10,7 @@ from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
 from fedscope.checkpoints.file.fields import UNKNOWN, checked_name, parse
 from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.rows import packed
 from fedscope.choices import Told
 from fedscope.errors import UserError
@@ -33,7 +33,7 @@ class Adopted:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: RunRegistry,
         name: str,
         model: ModelSpec,
         identity: Identity,
@@ -48,7 +48,7 @@ class Adopted:
         self.settings = parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name)
         self.model, self.data = model, data
         self._newest: int | None = None
-        self.run: Run = registry.create(
+        self.run: RunFolder = registry.create(
             Manifest(
                 name=checked_name(name),
                 created=datetime.now(UTC).isoformat(),

@@ -43,7 +43,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     """Where a run's checkpoints are."""
 
     title: str
@@ -74,7 +74,7 @@ class Layout:
         return table
 
 
-def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> Layout:
+def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> RunLayout:
     """Return the layout at ``path``: one file, or a folder of a known layout, with or without ``clients``.
 
     These are the clients' files: by number; or with the numbers in all their names, or in none; or one
@@ -120,21 +120,21 @@ def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
     return numbers or tuple(map(Path, texts))
 
 
-def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layout:
+def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLayout:
     if path.is_file():
-        return Layout("a file", path)
+        return RunLayout("a file", path)
     if not path.is_dir():
         raise UserError(f"no such file or folder: {path}")
     check_whole(path)
     if any((path / name).is_file() for name in (*SINGLE, *SHARDED)):
-        return Layout("a folder of Hugging Face's kind", path)
+        return RunLayout("a folder of Hugging Face's kind", path)
     for name, title in _GLOBAL.items():
         if (file := path / name).is_file():
             best = file.with_name(_BEST)
             notes = (f"left out {_BEST}: name that file to register it",) * best.is_file()
-            return Layout(title, file, clients=beside(file.parent, ""), notes=notes)
+            return RunLayout(title, file, clients=beside(file.parent, ""), notes=notes)
     if all((path / name).is_file() for name in _OF_PFL):
-        return Layout("checkpoint.pt and central_optimizer.pt (pfl)", path / _OF_PFL[0])
+        return RunLayout("checkpoint.pt and central_optimizer.pt (pfl)", path / _OF_PFL[0])
     layout = _means(path) or _rounds(path, beside)
     if layout is None:
         kept = sorted({match[1] for file in path.iterdir() if (match := _DATED.fullmatch(file.name))})
@@ -148,7 +148,7 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layou
     return layout
 
 
-def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Layout | None:
+def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLayout | None:
     for title, form in _SERIES:
         matches = [re.fullmatch(form, path.name, re.IGNORECASE) for path in sorted(folder.iterdir())]
         found = [match for match in matches if match]
@@ -164,11 +164,11 @@ def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> Lay
             newest = max(found, key=lambda match: int(match["round"]))
             clients = beside(folder, newest[0][: newest.end("round")])
             round = int(newest["round"])
-            return Layout(title, of_round.pop(round), round, of_round, clients=clients)
+            return RunLayout(title, of_round.pop(round), round, of_round, clients=clients)
     return None
 
 
-def _means(folder: Path) -> Layout | None:
+def _means(folder: Path) -> RunLayout | None:
     rounds: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.iterdir()):
         if match := _MEAN.fullmatch(path.name):
@@ -180,7 +180,7 @@ def _means(folder: Path) -> Layout | None:
         round: files.get("cld") or files.get("sel") or files["all"] for round, files in rounds.items()
     }
     rows = folder / f"{newest}_clnt_params_list.npy"
-    return Layout(
+    return RunLayout(
         "R_com_sel.pt, R_com_all.pt, R_com_cld.pt (FedDyn)",
         of_round.pop(newest),
         newest,

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from fedscope.adoption.recorder import About, Recorder, scores
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.extras import needed
 
 with needed("lightning", "fedscope.adoption.lightning"):
@@ -47,7 +47,7 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
         self._every, self._logged, self._epochs = every, dict(logged), 0
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> RunFolder | None:
         """The run, from the first round on."""
         return self._recorder.run
 

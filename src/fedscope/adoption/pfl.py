@@ -1,6 +1,6 @@
 """pfl-research: the central iterations of an algorithm as rounds of a run, by a callback.
 
-register = RegisterRounds("mine", model=network, dataset="mine", clients="last")
+register = RegisterIterations("mine", model=network, dataset="mine", clients="last")
 backend = SimulatedBackend(..., postprocessors=[register.uploads, ...])
 algorithm.run(..., backend, model, ..., callbacks=[CentralEvaluationCallback(...), register])
 """
@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from fedscope.adoption.recorder import Federated, Recorder, scores
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.extras import needed
 
@@ -24,7 +24,7 @@ with needed("pfl", "fedscope.adoption.pfl"):
 LOGGED = {"accuracy": "Central val | accuracy", "loss": "Central val | loss", "train_loss": ""}
 
 
-class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has no types here
+class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl has no types here
     """Registers the model after every central iteration, and with :attr:`uploads` the clients' models.
 
     Put it after the callbacks whose metrics it takes. Where several processes simulate, the first one
@@ -51,7 +51,7 @@ class RegisterRounds(TrainingProcessCallback):  # type: ignore[misc]  # pfl has 
         self.uploads = Uploads(self._recorder)
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> RunFolder | None:
         """The run, from the first round on."""
         return self._recorder.run
 

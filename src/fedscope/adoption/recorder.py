@@ -15,7 +15,7 @@ from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
 from fedscope.pairing import numbered
@@ -73,7 +73,7 @@ class Recorder:
             model, dataset, data_dir=about.get("data_dir"), augmentation=about.get("augmentation"),
             test_data=about.get("test_data"),
         )  # fmt: skip
-        self._registry = Registry(Path(about.get("registry", "checkpoints")))
+        self._registry = RunRegistry(Path(about.get("registry", "checkpoints")))
         self._name, self._source = name, source
         self.clients: Clients = about.get("clients", "none")
         self.rounds, self._method = about.get("rounds"), about.get("method")
@@ -86,7 +86,7 @@ class Recorder:
         self._clock = time.perf_counter()
 
     @property
-    def run(self) -> Run | None:
+    def run(self) -> RunFolder | None:
         """The run, once there is one."""
         return self._adopted.run if self._adopted is not None else None
 

@@ -18,9 +18,9 @@ from fedscope.figures.provenance import made_from
 from fedscope.figures.spectrum.from_records import draw
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.tables import Table, hessian_table
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import CrossClientEntry
 from fedscope.records.estimates import Eigenvalue
-from fedscope.records.hessian import Density, HessianRecord, Trace
+from fedscope.records.hessian import DensityEntry, HessianRecord, TraceEntry
 from fedscope.records.influence import Influence
 from fedscope.workflows.curvature.influence import images_of
 from fedscope.workflows.curvature.measure import measure as measured
@@ -46,17 +46,17 @@ class Curvature(Drawn):
         return self.record.eigenvalues
 
     @property
-    def trace(self) -> Trace:
+    def trace(self) -> TraceEntry:
         """The trace: ``value``, ``stderr_probe``, ``stderr_data``, the 95 % ``interval``."""
         return self.record.trace
 
     @property
-    def density(self) -> Density | None:
+    def density(self) -> DensityEntry | None:
         """The eigenvalue density; None unless asked for."""
         return self.record.density
 
     @property
-    def clients(self) -> CrossClient | None:
+    def clients(self) -> CrossClientEntry | None:
         """H_N and H_D of the clients; None unless asked for."""
         return self.record.cross_client
 

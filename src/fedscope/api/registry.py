@@ -8,7 +8,7 @@ from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
 from fedscope.api.shown import Result
 from fedscope.api.sources import registry_folder
-from fedscope.checkpoints.registry.registry import Registry as Folder
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.figures.text.tables import Table
 from fedscope.workflows.progress import SILENT, Reporter
@@ -24,7 +24,7 @@ class Registry(Result):
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
-        self._registry = Folder(registry_folder({} if folder is None else {"registry": folder}))
+        self._registry = RunRegistry(registry_folder({} if folder is None else {"registry": folder}))
 
     @property
     def folder(self) -> Path:

@@ -77,5 +77,4 @@ def report(
         targets_of(*named, on), grid=grid, span=span, top_k=top_k, probes=probes, clients=clients,
         rounds=rounds, compute=compute,
     )  # fmt: skip
-    found = made(request, reporter(progress=on.get("progress", False)))
-    return Report(found.page, found.records)
+    return Report(*made(request, reporter(progress=on.get("progress", False))))

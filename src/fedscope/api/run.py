@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import Reference, Referring
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run as Folder
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.figures.kinds import RunsKind
 from fedscope.figures.runs.drawings import draw
@@ -26,7 +26,7 @@ from fedscope.workflows.run_records import run_records
 class Run(Drawn, Referring):
     """A trained run; measuring it means its final model."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._manifest = folder.manifest()
 
@@ -95,7 +95,7 @@ class Run(Drawn, Referring):
         return {"manifest": self._manifest.model_dump(), "metrics": self.metrics}
 
     def _curves(self) -> list[RunCurves]:
-        return run_records(Registry(self._folder.root), [self.name])
+        return run_records(RunRegistry(self._folder.root), [self.name])
 
     def origin(self) -> dict[str, Any]:
         """Return the run and its settings."""

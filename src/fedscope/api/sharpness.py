@@ -16,7 +16,7 @@ from fedscope.figures.runs.sharpness import draw_values, values_figure
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.sharpness import sharpness_table
 from fedscope.figures.text.tables import Table
-from fedscope.records.sharpness import Sharpness, SharpnessRecord
+from fedscope.records.sharpness import SharpnessEntry, SharpnessRecord
 from fedscope.records.sharpness_compared import compared
 from fedscope.workflows.sharpness.measure import measure
 from fedscope.workflows.sharpness.request import SharpnessRequest
@@ -28,7 +28,7 @@ class SharpnessTable(Recorded[SharpnessRecord]):
     def __init__(self, records: Sequence[SharpnessRecord]) -> None:
         self.records = compared(records)
 
-    def __getitem__(self, name: str) -> Sharpness:
+    def __getitem__(self, name: str) -> SharpnessEntry:
         """Return a quantity of the first checkpoint."""
         one = self.records[0].quantity(name)
         if one is None:

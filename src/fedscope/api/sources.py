@@ -16,7 +16,7 @@ from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
@@ -106,7 +106,7 @@ def found(what: Sequence[Weights], on: On, bn: BatchNormMode = "eval") -> Found:
     if named is not None:
         references, registry = named
         targets = targets_of(references, registry, on, bn)
-        return Found(problems(targets, reporter(progress=False)), Registry(registry).analysis)
+        return Found(problems(targets, reporter(progress=False)), RunRegistry(registry).analysis)
     if "data" not in on:
         raise UserError(
             "a network of your own is measured on data of yours: give data=(inputs, targets) or a loader"
@@ -186,8 +186,8 @@ def _file(one: str | Path | Referring, on: On) -> Path:
     if isinstance(one, Path):
         return one
     if isinstance(one, Referring):
-        return Registry(one.reference.registry).resolve(one.reference.name)
-    return file_or_registered(one, Registry(registry_folder(on)))
+        return RunRegistry(one.reference.registry).resolve(one.reference.name)
+    return file_or_registered(one, RunRegistry(registry_folder(on)))
 
 
 def _said(one: object) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
 from fedscope.api.sources import registry_folder
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.sets import own as own_data
 from fedscope.errors import UserError
 from fedscope.own import is_of_session, reference_to
@@ -163,7 +163,7 @@ def train(
             f"loss or weights not finite: {found.run} diverged in round {found.rounds}, and is kept as it "
             f"is; train anew with lr below {found.lr:g}, or with clip"
         )
-    return Run(Registry(folder).run(found.run))
+    return Run(RunRegistry(folder).run(found.run))
 
 
 def _model(given: str | nn.Module | Callable[[], nn.Module] | None) -> str | None:

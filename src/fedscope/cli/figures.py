@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fedscope.cli.options import shared
-from fedscope.cli.options.command import Group
+from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import check_target
@@ -38,7 +38,7 @@ gallery_option = click.option(
 )  # fmt: skip
 
 
-@click.group("figures", cls=Group)
+@click.group("figures", cls=CommandGroup)
 def command() -> None:
     """Rebuild the papers' tables and figures: train and measure what is missing, then render."""
 
@@ -58,12 +58,12 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 
 def _listed(scale: str, registry: Path) -> Answer:
-    from fedscope.reproduce.plan import Place, Plan
+    from fedscope.reproduce.plan import BuildSettings, Plan
     from fedscope.reproduce.recipes.cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
     from fedscope.workflows.progress import duration
 
-    place, rows, found = Place(registry, Path("figures")), [], []
+    place, rows, found = BuildSettings(registry, Path("figures")), [], []
     shared: Plan | None = None
     for name in names():
         plan = Plan((recipe(name, scale),), Choices(), place, clock=shared.clock if shared else None)
@@ -130,7 +130,7 @@ def build_command(
     from fedscope.process import use_device
     from fedscope.reproduce.build import build
     from fedscope.reproduce.gallery.gallery import SUFFIXES
-    from fedscope.reproduce.plan import Place, Plan
+    from fedscope.reproduce.plan import BuildSettings, Plan
     from fedscope.reproduce.recipes.cells import Choices, rows
 
     chosen = Choices(seeds, only or None, rounds)
@@ -141,7 +141,7 @@ def build_command(
         known = dict.fromkeys(row for one in _recipes(names, scale) for row in one.rows)
         raise UserError(f"none of these has {' or '.join(only)}; they have {', '.join(known)}")
     chosen_device = str(use_device(device, threads))
-    place = Place(registry, out, data_dir, chosen_device, threads, workers)
+    place = BuildSettings(registry, out, data_dir, chosen_device, threads, workers)
     if dry_run:
         _show(Plan(recipes, chosen, place, partial=partial), json_target=json_target)
         return

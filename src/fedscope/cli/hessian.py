@@ -20,13 +20,13 @@ from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.requests import LISTED, Engine, Request
-from fedscope.workflows.results import basis, lookup
+from fedscope.workflows.results import answer_files, lookup
 from fedscope.workflows.results.answers import Answer, stamps, store
 from fedscope.workflows.sources.rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.workflows.curvature.checkpoints import Measured
+    from fedscope.workflows.curvature.checkpoints import MeasuredCheckpoint
 
 GlobalModel = Literal["final", "best"]
 GROUPS = {
@@ -174,7 +174,9 @@ def command(
         _plan(targets, request, within, json_target)
         return
     place = (
-        None if figure or recompute or global_model or request.influence else basis.place(targets, request)
+        None
+        if figure or recompute or global_model or request.influence
+        else answer_files.place(targets, request)
     )
     if place and _answered(place, targets, request, json_target):
         return
@@ -185,7 +187,7 @@ def command(
 
         check_format(Path(figure))
     # of the files as they are before they are read
-    bases = [basis.bases(targets, request, path) for path in (place.checkpoints if place else ())]
+    bases = [answer_files.bases(targets, request, path) for path in (place.checkpoints if place else ())]
     found = curvature(targets, request, console.REPORTER, again=recompute, memory=within)
     if not found:  # another process of torchrun's prints the result
         return
@@ -210,10 +212,10 @@ def _plan(targets: Targets, request: Request, memory: int | None, target: str | 
         console.show(("line", line) for plan in found for line in described(plan))
 
 
-def _answered(place: basis.Place, targets: Targets, request: Request, target: str | None) -> bool:
+def _answered(place: answer_files.AnswerFile, targets: Targets, request: Request, target: str | None) -> bool:
     if answers.print_stored(place.file, target):
         return True
-    found = basis.answer(place, targets, request)
+    found = answer_files.answer(place, targets, request)
     if found is None:
         return False
     record, remarks = found
@@ -222,12 +224,15 @@ def _answered(place: basis.Place, targets: Targets, request: Request, target: st
 
 
 def _keep(
-    place: basis.Place, bases: Sequence[Sequence[basis.Basis]], targets: Targets, found: Sequence["Measured"]
+    place: answer_files.AnswerFile,
+    bases: Sequence[Sequence[answer_files.MeasuredFiles]],
+    targets: Targets,
+    found: Sequence["MeasuredCheckpoint"],
 ) -> None:
     from fedscope.workflows.sources.problems import remarks
 
     for known, measured in zip(bases, found, strict=True):
-        basis.keep_bases(known, measured.record, remarks([measured.problem], targets))
+        answer_files.keep_bases(known, measured.record, remarks([measured.problem], targets))
     files = [measured.kept for measured in found if measured.kept]
     stamped = stamps(files)  # before they are read again: as they will be found
     if not all(bases) or stamped is None or len(files) < len(found):
@@ -251,7 +256,7 @@ def _content(records: Sequence[HessianRecord]) -> Any:
     return console.one_or_all([record.to_json() for record in records])
 
 
-def _draw(found: Sequence["Measured"], kind: SpectrumKind, path: Path) -> None:
+def _draw(found: Sequence["MeasuredCheckpoint"], kind: SpectrumKind, path: Path) -> None:
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save

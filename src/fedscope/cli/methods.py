@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import Group
+from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SIZES = {"parameters": "P", "model": "P+Q", "personal": "BatchNorm's", "number": "1"}
 
 
-@click.group("methods", cls=Group)
+@click.group("methods", cls=CommandGroup)
 def command() -> None:
     """List the methods, or show one: objective, state, traffic, options, sources."""
 

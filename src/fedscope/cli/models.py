@@ -12,15 +12,15 @@ import click
 
 from fedscope.choices import Shortcut
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import Group
+from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
-    from fedscope.models.catalogue import Network
+    from fedscope.models.catalogue import CatalogueNetwork
     from fedscope.models.resnet import ResNet
-    from fedscope.models.summary import Summary
+    from fedscope.models.summary import NetworkSummary
 
 Facts = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Variant(NamedTuple):
     shortcut: Shortcut | None
 
 
-@click.group("models", cls=Group)
+@click.group("models", cls=CommandGroup)
 def command() -> None:
     """List the networks, or show one: source, input, layers, parameters, costs."""
 
@@ -136,7 +136,7 @@ def _shown(variant: Variant) -> Facts:
     return facts
 
 
-def _describe(name: str, record: Network, classes: int, found: Summary) -> Facts:
+def _describe(name: str, record: CatalogueNetwork, classes: int, found: NetworkSummary) -> Facts:
     return {
         "name": name,
         "source": record.source,

@@ -45,7 +45,7 @@ def command(
     Runs that differ in their seed alone become one line with a band. Nothing is trained or measured:
     curvature is what `fedscope hessian` left in the registry.
     """
-    from fedscope.checkpoints.registry.registry import Registry
+    from fedscope.checkpoints.registry.registry import RunRegistry
     from fedscope.cli.terminal import console
     from fedscope.errors import UserError
     from fedscope.figures.provenance import read_records
@@ -57,7 +57,7 @@ def command(
     check_format(Path(out))
     if runs and saved:
         raise UserError("RUNs and --from do not go together: give one of them")
-    store = Registry(registry)
+    store = RunRegistry(registry)
     names = runs or (() if saved else (store.newest().name,))
     records = run_curves(read_records(saved)) if saved else run_records(store, names)
     only_json = console.in_json(json_target, [record.to_json() for record in records])

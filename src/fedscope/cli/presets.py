@@ -5,12 +5,12 @@ from typing import Any
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import Group
+from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.terminal import console
 from fedscope.workflows import catalogues
 
 
-@click.group("presets", cls=Group)
+@click.group("presets", cls=CommandGroup)
 def command() -> None:
     """List the papers' experiments, or show one: settings, methods, and what in it is provisional."""
 

@@ -14,7 +14,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
-from fedscope.workflows.results import basis
+from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def command(
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
-    lasting = basis.is_lasting(targets)
+    lasting = answer_files.is_lasting(targets)
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
     from fedscope.figures.provenance import read_record
@@ -98,9 +98,9 @@ def command(
     if dry_run:
         _show_outlook(request, json_target)
         return
-    made = report(request, console.REPORTER)
-    only_json = console.in_json(json_target, [record.to_json() for record in made.records])
-    write_text(Path(out), made.page, below=None)
+    page, records = report(request, console.REPORTER)
+    only_json = console.in_json(json_target, [record.to_json() for record in records])
+    write_text(Path(out), page, below=None)
     if not only_json:
         print(out)
 

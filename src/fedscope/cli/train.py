@@ -19,7 +19,7 @@ from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
-    from fedscope.workflows.train.request import Trained
+    from fedscope.workflows.train.request import TrainedRun
 
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
@@ -173,7 +173,7 @@ def _pairs(given: tuple[str, ...]) -> dict[str, str]:
     return result
 
 
-def _show(result: "Trained") -> None:
+def _show(result: "TrainedRun") -> None:
     cells = {
         "run": result.run,
         "rounds": str(result.rounds),
@@ -193,13 +193,13 @@ def _show(result: "Trained") -> None:
     )
 
 
-def _show_seeds(results: Sequence["Trained"]) -> None:
+def _show_seeds(results: Sequence["TrainedRun"]) -> None:
     """Print the runs of several seeds, and the mean ± standard deviation over those that did not diverge."""
     sound = [result for result in results if not result.diverged]
     classes = not sound or any(one.accuracy is not None for one in sound)
     names, shown = (["final accuracy", "best"], console.percent) if classes else (["test loss"], console.cell)
 
-    def numbers(result: "Trained") -> tuple[float | None, ...]:
+    def numbers(result: "TrainedRun") -> tuple[float | None, ...]:
         return (result.accuracy, result.best_accuracy) if classes else (result.loss,)
 
     rows = [
@@ -224,7 +224,7 @@ def _spread(values: Sequence[float | None], shown: Callable[[object], str]) -> s
     return f"{shown(mean(known))} ± {deviation}{f' of {len(known)}' if len(known) < len(values) else ''}"
 
 
-def _refuse_diverged(results: Sequence["Trained"]) -> None:
+def _refuse_diverged(results: Sequence["TrainedRun"]) -> None:
     """End with exit code 2 where a run diverged: all of it is kept, and the user can mend it."""
     diverged = [result for result in results if result.diverged]
     if diverged:

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Protocol, runtime_checkable
 
 from fedscope.checkpoints.file.schema import Manifest, Round
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 
 Numbers = Mapping[str, float]
 """Every number of a round by its name; nested ones and those of lists as NAME/KEY.
@@ -22,7 +22,7 @@ class Logger(Protocol):
     A run that is continued opens the same logger again. Rounds come in ascending order, each once.
     """
 
-    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
         """Begin, or go on with, what is kept of a run.
 
         Args:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.extras import needed
 from fedscope.loggers.logger import Numbers, key
 
@@ -25,7 +25,7 @@ class MLflow:
         self._client: Any = None
         self._id: str | None = None
 
-    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
         """Begin a run of MLflow, or go on with it."""
         self._client = self._library.MlflowClient()
         experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT))

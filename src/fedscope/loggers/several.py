@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.loggers.logger import Logger, numbers, settings_of
@@ -12,7 +12,7 @@ from fedscope.loggers.logger import Logger, numbers, settings_of
 
 @contextmanager
 def logged(
-    run: Run, loggers: Mapping[str, Logger], note: Callable[[str], None]
+    run: RunFolder, loggers: Mapping[str, Logger], note: Callable[[str], None]
 ) -> Iterator[Callable[[Round], None]]:
     """Open the loggers, yield what takes each new round, and close them.
 
@@ -37,7 +37,7 @@ class _Several:
     def __init__(self, loggers: Mapping[str, Logger], note: Callable[[str], None]):
         self._working, self._note = dict(loggers), note
 
-    def open(self, run: Run) -> None:
+    def open(self, run: RunFolder) -> None:
         settings, before = settings_of(run.manifest()), run.metrics()
 
         def catch_up(logger: Logger) -> None:

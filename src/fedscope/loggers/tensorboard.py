@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.extras import needed
 from fedscope.loggers.logger import Numbers
 from fedscope.storage import make_folder
@@ -18,7 +18,7 @@ class TensorBoard:
         self._make = SummaryWriter
         self._writer: Any = None
 
-    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
         """Begin anew from the first round: event files tell only by being read how far they are."""
         folder = run.folder / "tensorboard"
         make_folder(folder, below=run.root)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.extras import needed
 from fedscope.loggers.logger import Numbers, key
 from fedscope.storage import make_folder, read_text, write_text
@@ -27,7 +27,7 @@ class WandB:
         self._noted = Path()
         self._root = Path()
 
-    def open(self, run: Run, settings: Mapping[str, object]) -> int:
+    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
         """Begin a run of W&B, or go on with it."""
         folder, self._root = run.folder / "wandb", run.root
         make_folder(folder, below=run.root)

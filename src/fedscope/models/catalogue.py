@@ -48,7 +48,7 @@ def mlp_digits(classes: int, channels: int = 1) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class Network:
+class CatalogueNetwork:
     """A network of the catalogue. Its published use is ``channels``×``side``×``side`` images of ``data``."""
 
     make: Callable[..., nn.Module]  # of classes, channels; where it may, also of head, shortcut
@@ -77,52 +77,52 @@ _HE = "He et al. 2016 (CVPR)"
 _FEDBN = "Li et al. 2021 (ICLR, FedBN)"
 
 NETWORKS = {
-    "resnet_digits": Network(
+    "resnet_digits": CatalogueNetwork(
         resnet_digits, "fedscope", ("digits",), 10, 1, 8, least=1, residual=True
     ),
-    "mlp_digits": Network(mlp_digits, "fedscope", ("digits", "synthetic"), 10, 1, 8),
-    "convnet_cifar": Network(
+    "mlp_digits": CatalogueNetwork(mlp_digits, "fedscope", ("digits", "synthetic"), 10, 1, 8),
+    "convnet_cifar": CatalogueNetwork(
         convnet_cifar, "Acar et al. 2021 (ICLR, FedDyn)", ("cifar10", "cifar100"), 100, 3, 32
     ),
-    "convnet_tiny_gn": Network(
+    "convnet_tiny_gn": CatalogueNetwork(
         convnet_tiny_gn, "Yashwanth et al. 2024 (WACV, MAN)", ("tinyimagenet",), 200, 3, 64
     ),
-    "resnet8": Network(
+    "resnet8": CatalogueNetwork(
         resnet8, f"{_HE}, section 4.2", (), 100, 3, 32,
         least=1, residual=True, shortcuts=get_args(Shortcut),
     ),
-    "resnet20": Network(
+    "resnet20": CatalogueNetwork(
         resnet20, f"{_HE}, section 4.2", ("imbalanced_cifar10", "cifar10"), 10, 3, 32,
         least=1, residual=True, shortcuts=get_args(Shortcut),
     ),
-    "resnet56_bottleneck": Network(
+    "resnet56_bottleneck": CatalogueNetwork(
         resnet56_bottleneck, "He et al. 2020 (FedML); Mendieta et al. 2022 (CVPR, FedAlign)",
         ("cifar100", "cifar10"), 100, 3, 32, least=1, residual=True,
     ),
-    "resnet18": Network(
+    "resnet18": CatalogueNetwork(
         resnet18, f"{_HE}, Table 1", ("imagenet200",), 200, 3, 224, least=1, residual=True
     ),
-    "resnet18_gn": Network(
+    "resnet18_gn": CatalogueNetwork(
         resnet18_gn, "Hsieh et al. 2020 (ICML); Reddi et al. 2021 (ICLR)", ("cifar10", "cifar100"),
         100, 3, 32, least=1, residual=True,
     ),
-    "lenet5": Network(
+    "lenet5": CatalogueNetwork(
         lenet5, "LeCun et al. 1998; NIID-Bench (Li et al. 2022), MOON", ("cifar10",), 10, 3, 32
     ),
-    "cnn_mnist": Network(cnn_mnist, "McMahan et al. 2017 (AISTATS, FedAvg)", (), 10, 1, 28),
-    "vit_cifar": Network(
+    "cnn_mnist": CatalogueNetwork(cnn_mnist, "McMahan et al. 2017 (AISTATS, FedAvg)", (), 10, 1, 28),
+    "vit_cifar": CatalogueNetwork(
         vit_cifar, "Dosovitskiy et al. 2021 (ICLR); patches of 4, width 192, depth 6",
         ("cifar10", "cifar100"), 100, 3, 32,
     ),
-    "digit_cnn6": Network(digit_cnn6, f"{_FEDBN}, digits", ("digits5",), 10, 3, 28),
-    "alexnet_bn": Network(
+    "digit_cnn6": CatalogueNetwork(digit_cnn6, f"{_FEDBN}, digits", ("digits5",), 10, 3, 28),
+    "alexnet_bn": CatalogueNetwork(
         alexnet_bn, f"{_FEDBN}, Office-Caltech and DomainNet", ("domainnet", "office_caltech"), 10, 3, 256,
         least=63,
     ),
 }  # fmt: skip
 
 
-def find(name: str) -> Network:
+def find(name: str) -> CatalogueNetwork:
     """Return the record of the network ``name``."""
     if name not in NETWORKS:
         known = (*NETWORKS, *registered(MODELS))

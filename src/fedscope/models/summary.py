@@ -24,7 +24,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Summary:
+class NetworkSummary:
     """A network on images of one size; scalars, and multiply-accumulates of a forward pass per sample."""
 
     input: tuple[int, int, int]
@@ -37,7 +37,7 @@ class Summary:
     stages: list[Stage]
 
 
-def summary(model: nn.Module, channels: int, side: int) -> Summary:
+def summary(model: nn.Module, channels: int, side: int) -> NetworkSummary:
     """Return what ``model`` (of the catalogue) is on images (B, ``channels``, ``side``, ``side``)."""
     found, outputs = list(_stages(model)), list[tuple[int, ...]]()
 
@@ -53,7 +53,7 @@ def summary(model: nn.Module, channels: int, side: int) -> Summary:
         Stage(name, ", ".join(_words(layers)), output)
         for (name, layers), output in zip(found, outputs, strict=True)
     ]
-    return Summary(
+    return NetworkSummary(
         (channels, side, side), parameter_count(model), norm_affine(model), norm_statistics(model),
         len(list(model.parameters())), counted.products // SAMPLES, counted.pooled // SAMPLES, stages,
     )  # fmt: skip

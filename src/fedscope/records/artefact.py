@@ -36,7 +36,7 @@ class PaperValue(Plain):
         return float(self.std) if self.std else None
 
 
-class Cell(Plain):
+class ArtefactCell(Plain):
     """A quantity of a row under a column."""
 
     row: str  # its label
@@ -74,7 +74,7 @@ class Grid(Plain):
     text_columns: Count = 1  # how many of the first columns are text
 
 
-class Sweep(Plain):
+class SweepEntry(Plain):
     """The option that a figure's rows differ in."""
 
     option: str  # its name
@@ -82,7 +82,7 @@ class Sweep(Plain):
     values: dict[str, float | None]  # of each row; None: a row without it
 
 
-class Drawn(Plain):
+class DrawnEntry(Plain):
     """What a figure draws of a run: its accuracies, or what was measured of it."""
 
     row: str  # its label
@@ -143,11 +143,11 @@ class ArtefactRecord(Plain):
     rows: Many[str]  # labels in order
     columns: Many[str]  # labels in order
     quantities: dict[str, str]  # their titles by name
-    entries: Many[Cell]  # every cell
+    entries: Many[ArtefactCell]  # every cell
     claims: Many[Claim]  # the paper's statements
-    drawn: Many[Drawn]  # what a figure draws, a run each
+    drawn: Many[DrawnEntry]  # what a figure draws, a run each
     runs: Many[UsedRun]  # that stand in the cells
     grid: Grid | None = None  # of a table without runs
-    sweep: Sweep | None = None  # of a figure over an option
+    sweep: SweepEntry | None = None  # of a figure over an option
     panels: Many[Many[str]] = ()  # quantities of each panel, of kind ``dots``; empty: a panel for each
     correlations: Many[Correlation] = ()  # with the generalisation gap, of kind ``correlation``

@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 from fedscope.records.clients import Amount, ClientsRecord, Quantity
-from fedscope.records.estimates import Estimate
+from fedscope.records.estimates import EstimateEntry
 
 Side = Literal["own", "overall"]  # by each client's own loss or Hessian, or by the global one
 Term = Literal["measured", "first", "second", "remainder"]
@@ -26,7 +26,7 @@ def cost(record: ClientsRecord, *, side: Side, term: Term) -> Amount | None:
     return getattr(getattr(record.averaging, side).mean, term) if record.averaging else None
 
 
-def drift(record: ClientsRecord) -> Estimate | None:
+def drift(record: ClientsRecord) -> EstimateEntry | None:
     """Return Σ p_k ‖w_k − θ‖² [w²], θ the round's result, without an error; of updates from it alone.
 
     Where θ is the mean of the uploads, that is their spread; where a server rule goes beyond the mean or an
@@ -37,4 +37,4 @@ def drift(record: ClientsRecord) -> Estimate | None:
         return None
     lengths = (one.length for one in found.clients)
     total = math.fsum(one.share * length**2 for one, length in zip(record.clients, lengths, strict=True))
-    return Estimate(value=total, stderr=0.0)
+    return EstimateEntry(value=total, stderr=0.0)

@@ -2,33 +2,33 @@
 
 from fedscope.choices import Anchor
 from fedscope.records.cross_client import Matrix
-from fedscope.records.estimates import Estimate
+from fedscope.records.estimates import EstimateEntry
 from fedscope.records.numbers import Count, Many, Number
 from fedscope.validation import Plain
 
 
-class NoiseScale(Plain):
+class NoiseScaleEntry(Plain):
     """How the gradients of one loss scatter over its samples (McCandlish et al. 2018)."""
 
-    trace: Estimate  # tr Σ of the gradients of single samples [loss²/w²]
-    square: Estimate  # ‖G‖² of their mean [loss²/w²]
-    scale: Estimate  # noise scale tr Σ/‖G‖²; an end of the interval may be infinite, which is null [samples]
+    trace: EstimateEntry  # tr Σ of the gradients of single samples [loss²/w²]
+    square: EstimateEntry  # ‖G‖² of their mean [loss²/w²]
+    scale: EstimateEntry  # noise scale tr Σ/‖G‖²; null: an infinite end of the interval [samples]
     samples: Count  # that were taken [samples]
 
 
 class Noise(Plain):
     """How the clients' gradients g_k at the global model scatter, within and between clients."""
 
-    clients: Many[NoiseScale]  # of each client's own loss
-    whole: NoiseScale  # of Σ p_k f_k
-    within: Estimate  # Σ p_k tr Σ_k [loss²/w²]
-    between: Estimate  # ζ² = Σ p_k ‖g_k − g‖² [loss²/w²]
-    apart: Many[Estimate]  # ‖g_k − g‖² of each client [loss²/w²]
-    relative: Estimate  # ζ²/‖g‖²
-    dissimilarity: Estimate  # B² = Σ p_k ‖g_k‖²/‖g‖² = 1 + ζ²/‖g‖²
+    clients: Many[NoiseScaleEntry]  # of each client's own loss
+    whole: NoiseScaleEntry  # of Σ p_k f_k
+    within: EstimateEntry  # Σ p_k tr Σ_k [loss²/w²]
+    between: EstimateEntry  # ζ² = Σ p_k ‖g_k − g‖² [loss²/w²]
+    apart: Many[EstimateEntry]  # ‖g_k − g‖² of each client [loss²/w²]
+    relative: EstimateEntry  # ζ²/‖g‖²
+    dissimilarity: EstimateEntry  # B² = Σ p_k ‖g_k‖²/‖g‖² = 1 + ζ²/‖g‖²
 
 
-class CriticalStep(Plain):
+class CriticalStepEntry(Plain):
     """How far along an update the global loss stays below where it began; 1 is the update itself."""
 
     step: Number  # η_c; null where the loss never rises, and of an update within the weights' rounding
@@ -49,15 +49,15 @@ class Critical(Plain):
 
     anchor: Anchor  # what updates are from
     loss: Number  # global loss there [loss]
-    server: CriticalStep  # along Σ p_k Δ_k
-    clients: Many[CriticalStep]  # along each Δ_k
+    server: CriticalStepEntry  # along Σ p_k Δ_k
+    clients: Many[CriticalStepEntry]  # along each Δ_k
 
 
 class Barriers(Plain):
     """How far the global loss rises between the clients' models."""
 
-    mean: Estimate  # over the pairs [loss]
-    average: Estimate  # F(w̄) − Σ p_k F(w_k), of the average of all [loss]
+    mean: EstimateEntry  # over the pairs [loss]
+    average: EstimateEntry  # F(w̄) − Σ p_k F(w_k), of the average of all [loss]
     matrix: Matrix  # (K, K): of each pair; NaN on the diagonal [loss]
     stderr: Matrix  # standard errors over the samples [loss]
     similarities: Matrix  # (K, K): cosines of the parameters

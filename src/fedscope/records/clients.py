@@ -14,9 +14,9 @@ from pydantic import Field, model_validator
 from fedscope.choices import Anchor
 from fedscope.pairing import Pairing
 from fedscope.records.client_paths import AllBarriers, Critical, Noise
-from fedscope.records.cross_client import CrossClient, Matrix
+from fedscope.records.cross_client import CrossClientEntry, Matrix
 from fedscope.records.estimates import Entry, Errors, known
-from fedscope.records.hessian import Checkpoint, Problem
+from fedscope.records.hessian import CheckpointEntry, ProblemEntry
 from fedscope.records.numbers import Count, Freedom, Interval, Many, Number, or_null
 from fedscope.statistics.resolution import is_resolved
 from fedscope.validation import Plain
@@ -55,7 +55,7 @@ class Amount(Entry):
         return math.hypot(self.stderr_probe, self.stderr_data)
 
 
-class Cell(Plain):
+class CellEntry(Plain):
     """One function at one point of weight space."""
 
     # ``own``: each client's loss on its own rows; ``global``: the loss on the problem's samples
@@ -66,7 +66,7 @@ class Cell(Plain):
     mean: Amount  # Σ p_k over the clients
 
 
-class Gap(Plain):
+class GapEntry(Plain):
     """A difference of two cells."""
 
     name: str  # which: see the table of definitions in the documentation
@@ -78,14 +78,14 @@ class Flatness(Plain):
     """One quantity in all cells, and their differences."""
 
     quantity: Quantity  # ``loss``, ``lambda_max`` or ``trace``
-    cells: Many[Cell]  # of each function at each point
-    gaps: Many[Gap]  # differences of cells
+    cells: Many[CellEntry]  # of each function at each point
+    gaps: Many[GapEntry]  # differences of cells
 
-    def cell(self, function: Function, weights: Point) -> Cell | None:
+    def cell(self, function: Function, weights: Point) -> CellEntry | None:
         """Return one cell; None where it was not measured."""
         return next((one for one in self.cells if (one.function, one.weights) == (function, weights)), None)
 
-    def gap(self, name: str) -> Gap:
+    def gap(self, name: str) -> GapEntry:
         """Return the gap of this name."""
         return next(one for one in self.gaps if one.name == name)
 
@@ -105,7 +105,7 @@ class ClientAlignment(Plain):
     overall: Aligned = Field(alias="global")  # beside the Hessian of the global loss there
 
 
-class Alignment(Plain):
+class AlignmentEntry(Plain):
     """How the clients' updates lie to the curvature at the global model."""
 
     anchor: Anchor  # what updates are from: the model that the round began with, or its result
@@ -135,7 +135,7 @@ class Drift(Plain):
     mean: Terms  # Σ p_k over the clients
 
 
-class Averaging(Plain):
+class AveragingEntry(Plain):
     """What averaging costs. Buffers are those of the mean in all terms."""
 
     overall: Drift = Field(alias="global")  # of the global loss
@@ -172,9 +172,9 @@ class ClientsRecord(Plain):
     """What was measured of the clients of one round."""
 
     schema_name: Literal["fedscope/clients/1"] = Field(alias="schema")  # name and version of this format
-    checkpoint: Checkpoint  # the round's global model
-    start: Checkpoint | None  # the model that the round began with; None: not kept
-    problem: Problem  # network, and the samples of the global loss
+    checkpoint: CheckpointEntry  # the round's global model
+    start: CheckpointEntry | None  # the model that the round began with; None: not kept
+    problem: ProblemEntry  # network, and the samples of the global loss
     samples_sha256: str  # of the inputs and targets of the global loss
     clients: Many[Taken]  # in the order of all lists below
     rows: str  # ``stored`` or ``redrawn``: where it is known who holds which rows from
@@ -185,10 +185,10 @@ class ClientsRecord(Plain):
     tol: Number  # residual of the eigenpairs, relative to λ_max
     probes: Count  # of each trace
     flatness: Many[Flatness]  # loss, λ_max and trace, as asked for
-    alignment: Alignment | None = None  # of the clients' updates; None: not asked for
-    averaging: Averaging | None = None  # its cost; None: not asked for
+    alignment: AlignmentEntry | None = None  # of the clients' updates; None: not asked for
+    averaging: AveragingEntry | None = None  # its cost; None: not asked for
     overlap: Overlap | None = None  # of the clients' eigenspaces; None: not asked for
-    cross_client: CrossClient | None = None  # H_N and H_D
+    cross_client: CrossClientEntry | None = None  # H_N and H_D
     noise: Noise | None = None  # how the clients' gradients scatter; None: not asked for
     critical: Critical | None = None  # how far along the updates the loss falls; None: not asked for
     barriers: AllBarriers | None = None  # between the clients' models; None: not asked for

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from fedscope.choices import Reading
 from fedscope.pairing import Pairing
-from fedscope.records.estimates import Eigenvalue, Estimate, MeanSymbol, Symbol
+from fedscope.records.estimates import Eigenvalue, EstimateEntry, MeanSymbol, Symbol
 from fedscope.records.numbers import Count, Many, Number, Several
 from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
@@ -23,11 +23,11 @@ class ByReading(Plain, Generic[Value]):
     parameter: Value | None = None  # of the diagonal's entries, one per parameter
 
 
-class Means(ByReading[Estimate]):
+class Means(ByReading[EstimateEntry]):
     """The mean over pairs of clients."""
 
-    tensor: Estimate | None  # of block traces, one per parameter tensor
-    parameter: Estimate | None  # of the diagonal's entries, one per parameter
+    tensor: EstimateEntry | None  # of block traces, one per parameter tensor
+    parameter: EstimateEntry | None  # of the diagonal's entries, one per parameter
 
 
 class BySymbol(Plain, Generic[Value]):
@@ -42,14 +42,14 @@ class BySymbol(Plain, Generic[Value]):
         return (found.tensor if reading == "tensor" else found.parameter) if found else None
 
 
-class Populations(BySymbol[Estimate]):
+class Populations(BySymbol[EstimateEntry]):
     """Means over pairs of clients of what their samples were drawn from."""
 
     # the mean over pairs of (‖D_k‖ − ‖D_j‖)²/(‖D_k‖·‖D_j‖)
-    H_N_scale_free: ByReading[Estimate] | None = None
+    H_N_scale_free: ByReading[EstimateEntry] | None = None
 
 
-class CrossClient(Plain):
+class CrossClientEntry(Plain):
     """How much the curvature of the clients' models differs."""
 
     clients: Count  # how many were compared
@@ -57,7 +57,7 @@ class CrossClient(Plain):
     H_N: Means  # Hessian norm: mean over pairs of (‖D_k‖ − ‖D_j‖)² [(loss/w²)²]
     H_D: Means  # Hessian direction: mean over pairs of the cosine of D_k and D_j, from −1 to 1
     # H_N divided by ‖D_k‖·‖D_j‖ pair by pair: the mean over pairs of (‖D_k‖ − ‖D_j‖)²/(‖D_k‖·‖D_j‖)
-    H_N_scale_free: ByReading[Estimate] | None = None
+    H_N_scale_free: ByReading[EstimateEntry] | None = None
     weights: str | None = None  # ``client`` or ``global``: whose weights were measured
     data: str | None = None  # ``own`` or ``global``: on each client's own rows, or on the same for all
     probes: Count | Many[Count] = 0  # of each client, where it differs from client to client [probes]
@@ -67,14 +67,14 @@ class CrossClient(Plain):
     converged: bool | None = None  # whether these intervals are as narrow as was asked for
     numbers: Several[Count] = ()  # the clients' numbers; none of an older record
     rounds: Several[Count | None] = ()  # that each client's weights are of [rounds]
-    traces: Several[Estimate] = ()  # the trace of each client's Hessian [loss/w²]
+    traces: Several[EstimateEntry] = ()  # the trace of each client's Hessian [loss/w²]
     lambda_max: Several[Eigenvalue] = ()  # the largest eigenvalue of each client's Hessian
     overlap_k: int | None = None  # eigenvectors in each eigenspace of ``overlap``
     overlap: Several[Number] = ()  # of each client's leading eigenspace with the global model's, from 0 to 1
     # whether all these eigenvectors reached ``--tol``; None of an older record
     overlap_converged: bool | None = None
     # ‖D_k‖² of each client; None of an older record [(loss/w²)²]
-    squared_norms: ByReading[Many[Estimate]] | None = None
+    squared_norms: ByReading[Many[EstimateEntry]] | None = None
     matrices: BySymbol[Matrix] | None = None  # the value of each pair; NaN on the diagonal
     matrices_resolved: BySymbol[Many[Many[bool]]] | None = None  # whether the value of each pair is resolved
     # H_N and H_D of all that the clients' samples were drawn from
@@ -97,15 +97,15 @@ class CrossClient(Plain):
         """The clients' numbers; of an older record, which does not state them, 0, 1, 2, …"""
         return self.numbers or tuple(range(self.clients))
 
-    def mean(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
+    def mean(self, symbol: MeanSymbol, reading: Reading) -> EstimateEntry | None:
         """Return the mean over pairs; None where the reading was not measured."""
         return _of(self, symbol, reading)
 
-    def population(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
+    def population(self, symbol: MeanSymbol, reading: Reading) -> EstimateEntry | None:
         """Return the mean over pairs for what the samples were drawn from; None where it is not known."""
         return _of(self.populations, symbol, reading)
 
-    def compared(self, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
+    def compared(self, symbol: MeanSymbol, reading: Reading) -> EstimateEntry | None:
         """Return what is compared with another record's: :meth:`population`, or else :meth:`mean`."""
         return self.population(symbol, reading) or self.mean(symbol, reading)
 
@@ -129,6 +129,8 @@ class CrossClient(Plain):
         ]
 
 
-def _of(found: CrossClient | Populations | None, symbol: MeanSymbol, reading: Reading) -> Estimate | None:
-    entries: ByReading[Estimate] | None = getattr(found, symbol, None)
+def _of(
+    found: CrossClientEntry | Populations | None, symbol: MeanSymbol, reading: Reading
+) -> EstimateEntry | None:
+    entries: ByReading[EstimateEntry] | None = getattr(found, symbol, None)
     return getattr(entries, reading, None)

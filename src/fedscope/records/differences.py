@@ -26,7 +26,7 @@ from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.records.cross_client import READINGS
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
-from fedscope.records.hessian import HessianRecord, Trace
+from fedscope.records.hessian import HessianRecord, TraceEntry
 from fedscope.records.numbers import or_null
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.statistics.families import holm
@@ -112,7 +112,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedQuantity:
     """A quantity that two records are compared in."""
 
     quantity: str  # its name in tables
@@ -251,7 +251,9 @@ def _mean_over_pairs(
     return Difference(f"{symbol} ({reading})", yours.value - mine.value if known else math.nan, error)
 
 
-def _data(ours: Eigenvalue | Trace, theirs: Eigenvalue | Trace, sizes: Sequence[int]) -> tuple[float, float]:
+def _data(
+    ours: Eigenvalue | TraceEntry, theirs: Eigenvalue | TraceEntry, sizes: Sequence[int]
+) -> tuple[float, float]:
     mine, yours = _numbers(ours.batches), _numbers(theirs.batches)
     known = len(mine) == len(yours) == len(sizes)
     return data_stderr(yours - mine, sizes) if known else math.nan, len(sizes) - 1
@@ -287,11 +289,11 @@ def _numbers(values: Sequence[float] | None) -> Tensor:
 
 
 _UNBIASED = "without the upward bias of few samples, which each value by itself has"
-COMPARISONS: tuple[Comparison, ...] = (
-    Comparison("λ_max", _lambda_max, sharpness=True, meaning=_UNBIASED),
-    Comparison("trace", _trace, sharpness=True),
+COMPARISONS: tuple[ComparedQuantity, ...] = (
+    ComparedQuantity("λ_max", _lambda_max, sharpness=True, meaning=_UNBIASED),
+    ComparedQuantity("trace", _trace, sharpness=True),
     *(
-        Comparison(f"{symbol} ({reading})", partial(_mean_over_pairs, symbol, reading))
+        ComparedQuantity(f"{symbol} ({reading})", partial(_mean_over_pairs, symbol, reading))
         for symbol in SYMBOLS
         for reading in READINGS
     ),

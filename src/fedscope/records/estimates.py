@@ -55,7 +55,7 @@ class Eigenvalue(Entry):
         return known((self.stderr_data, freedom))
 
 
-class Estimate(Entry):
+class EstimateEntry(Entry):
     """A value and its standard error over probes."""
 
     stderr: Number  # standard error over probes, in the unit of the value

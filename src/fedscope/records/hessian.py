@@ -5,17 +5,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedscope.records.cross_client import CrossClient
-from fedscope.records.estimates import Eigenvalue, Entry, Errors, Estimate, freedom_of, known
+from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.estimates import Eigenvalue, Entry, Errors, EstimateEntry, freedom_of, known
 from fedscope.records.influence import Influence
 from fedscope.records.numbers import Count, Interval, Many, Number, Several
-from fedscope.records.preconditioned import Preconditioned
+from fedscope.records.preconditioned import PreconditionedEntry
 from fedscope.validation import Plain
 
 HESSIAN_SCHEMA = "fedscope/hessian/1"
 
 
-class Checkpoint(Plain):
+class CheckpointEntry(Plain):
     """Which weights were measured."""
 
     # hash of the tensors: names, types, shapes, numbers
@@ -34,7 +34,7 @@ class Checkpoint(Plain):
         return None if self.average == "cld" else self.average
 
 
-class Problem(Plain):
+class ProblemEntry(Plain):
     """Network, samples and operator."""
 
     samples: Count  # that were measured on [samples]
@@ -84,7 +84,7 @@ class Layer(Eigenvalue):
     name: str  # of the layer
 
 
-class Trace(Entry):
+class TraceEntry(Entry):
     """The trace, with its errors over probes and over samples."""
 
     stderr_probe: Number  # standard error over the random probes [loss/w²]
@@ -108,14 +108,14 @@ class Trace(Entry):
         return known((self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom))
 
 
-class NegativeMass(Estimate):
+class NegativeMass(EstimateEntry):
     """The share of eigenvalues below ``below``."""
 
     # minus ``sigma``; None, of an older record: below zero, which the nodes' signs do not tell [loss/w²]
     below: float | None = None
 
 
-class Density(Plain):
+class DensityEntry(Plain):
     """The spectral density on a grid, with each point's 95 % band."""
 
     grid: Many[Number]  # where the density is given [loss/w²]
@@ -129,7 +129,9 @@ class Density(Plain):
     # of the quadrature, a row for each probe; none of an older record [loss/w²]
     nodes: Many[Many[Number]] = ()
     weights: Many[Many[Number]] = ()  # of the nodes: each row adds up to 1
-    moments: Many[Estimate] = ()  # mean of the eigenvalues and mean of their squares; none of an older record
+    moments: Many[
+        EstimateEntry
+    ] = ()  # mean of the eigenvalues and mean of their squares; none of an older record
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -161,8 +163,8 @@ class HessianRecord(Plain):
     """What was measured of one checkpoint."""
 
     schema_name: Literal["fedscope/hessian/1"] = Field(alias="schema")  # name and version of this format
-    checkpoint: Checkpoint  # which weights were measured
-    problem: Problem  # on which samples, of which operator
+    checkpoint: CheckpointEntry  # which weights were measured
+    problem: ProblemEntry  # on which samples, of which operator
     samples_sha256: str | None = None  # of inputs and targets; None of an older record
     batch_sizes: Many[Count] = ()  # none of an older record [samples]
     lambda_max: Eigenvalue  # the largest eigenvalue: the first of ``eigenvalues``
@@ -172,12 +174,12 @@ class HessianRecord(Plain):
     blocks: Several[Layer] = ()  # λ_max of each block of a stack, such as a transformer's (``--blocks``)
     converged: bool | None = None  # whether every eigenvalue reached ``--tol``
     noise: Number = math.nan  # what rounding may have moved λ_max by [loss/w²]
-    trace: Trace  # the trace and its errors
-    density: Density | None  # of the eigenvalues (``--density``)
-    cross_client: CrossClient | None  # the clients compared (``--clients``)
+    trace: TraceEntry  # the trace and its errors
+    density: DensityEntry | None  # of the eigenvalues (``--density``)
+    cross_client: CrossClientEntry | None  # the clients compared (``--clients``)
     influence: Influence | None = None  # which samples carry λ_max; None: not asked for, or not known
     # λ_max of P⁻¹H of an adaptive server; None: not asked for (``--preconditioned``)
-    preconditioned: Preconditioned | None = None
+    preconditioned: PreconditionedEntry | None = None
     # length of the steps of finite differences, in weights; None: products were exact
     step: float | None = None
     matvecs: int = 0  # Hessian–vector products that were computed [products]

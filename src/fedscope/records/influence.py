@@ -22,7 +22,7 @@ class Portion(Plain):
     share: Number  # their part of the sum of all q; NaN where λ_max is not positive
 
 
-class Group(Portion):
+class GroupEntry(Portion):
     """The samples of a class, or of a client."""
 
     number: int  # of the class, or of the client
@@ -47,8 +47,8 @@ class Influence(Plain):
     split: str | None  # that the rows are of; None: of the user's own data
     top: Portion  # the largest 1 % of samples
     negative: Portion  # the samples whose q is negative
-    by_class: Many[Group] | None  # the largest share first; None where targets are no classes
-    by_client: Many[Group] | None  # None where it is not known who holds the samples
+    by_class: Many[GroupEntry] | None  # the largest share first; None where targets are no classes
+    by_client: Many[GroupEntry] | None  # None where it is not known who holds the samples
     clients_reason: str | None = None  # why it is not known who holds the samples
     rows: Literal["stored", "redrawn"] | None = None  # where it is known who holds which rows from
     rows_sha256: str | None = None  # hash of the rows that the clients hold

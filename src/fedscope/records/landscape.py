@@ -5,14 +5,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedscope.records.hessian import Checkpoint, Problem
+from fedscope.records.hessian import CheckpointEntry, ProblemEntry
 from fedscope.records.numbers import Count, Finite, Grid, Many, Number, Several, fits
 from fedscope.validation import Plain
 
 LANDSCAPE_SCHEMA = "fedscope/landscape/1"
 
 
-class Axis(Plain):
+class AxisEntry(Plain):
     """One direction of a slice, and the coordinates along it."""
 
     name: str  # what the direction is
@@ -20,7 +20,7 @@ class Axis(Plain):
     values: Annotated[tuple[Finite, ...], Field(strict=False, min_length=1)]
 
 
-class Mark(Plain):
+class MarkEntry(Plain):
     """A known network, at its orthogonal projection on the slice."""
 
     label: str  # as pictures show it
@@ -28,7 +28,7 @@ class Mark(Plain):
     distance: Finite  # from the slice [weights]
 
 
-class Barrier(Plain):
+class BarrierEntry(Plain):
     """The highest point of the loss above the straight line between two networks' losses."""
 
     height: Number  # above the straight line; 0 where the loss is nowhere above it [loss]
@@ -42,12 +42,12 @@ class StepCurvature(Plain):
     steps: Many[Number]  # half the width of each difference
 
 
-class Surface(Plain):
+class SurfaceEntry(Plain):
     """The loss and other metrics on the grid of a line or a plane; NaN where they are not finite."""
 
     schema_name: Literal["fedscope/landscape/1"] = Field(alias="schema")  # name and version of this format
     # one of a line, two of a plane
-    axes: Annotated[tuple[Axis, ...], Field(strict=False, min_length=1, max_length=2)]
+    axes: Annotated[tuple[AxisEntry, ...], Field(strict=False, min_length=1, max_length=2)]
     loss: Grid  # mean over the samples, at every point [loss]
     directions: str  # what ``--directions`` was
     center_loss: Number  # at the origin [loss]
@@ -63,7 +63,7 @@ class Surface(Plain):
     precision: str | None = None  # ``fp32``, ``bf16`` or ``fp64``; None of an older record
     # largest relative difference to float32 that was seen; None: not looked for
     precision_error: float | None = None
-    marks: Several[Mark] = ()  # known networks
+    marks: Several[MarkEntry] = ()  # known networks
     path: bool = False  # the marks are a trajectory, in order
     part: str | None = None  # of an objective: its name
 
@@ -80,18 +80,18 @@ class Surface(Plain):
         return self
 
 
-class LandscapeRecord(Surface):
+class LandscapeRecord(SurfaceEntry):
     """The loss around a checkpoint, or through several."""
 
-    checkpoint: Checkpoint  # at the centre
-    problem: Problem  # on which samples, of which network
+    checkpoint: CheckpointEntry  # at the centre
+    problem: ProblemEntry  # on which samples, of which network
     curvature: Several[Number] = ()  # the eigenvalues along the axes, where these are eigenvectors [loss/w²]
     surface_curvature: Several[Number] = ()  # second derivative along each axis, at the centre [loss/w²]
     # second difference along each axis, over one step of the grid
     step_curvature: StepCurvature | None = None
-    barrier: Barrier | None = None  # of a line between two networks
-    networks: Several[Checkpoint] = ()  # all that the slice was laid through
-    directions_of: Checkpoint | None = None  # where the directions were found, if elsewhere
+    barrier: BarrierEntry | None = None  # of a line between two networks
+    networks: Several[CheckpointEntry] = ()  # all that the slice was laid through
+    directions_of: CheckpointEntry | None = None  # where the directions were found, if elsewhere
     converged: bool | None = None  # whether the eigenvectors reached their precision; None: there are none
     seconds: Number = math.nan  # wall time; NaN of an older record [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
@@ -100,7 +100,7 @@ class LandscapeRecord(Surface):
 class ObjectiveRecord(Plain):
     """The surfaces of an objective's parts around a checkpoint, all on one plane; it has no schema's name."""
 
-    checkpoint: Checkpoint  # at the centre
-    problem: Problem  # on which samples, of which network
-    parts: Many[Surface]  # a surface for each part, and for the sum
+    checkpoint: CheckpointEntry  # at the centre
+    problem: ProblemEntry  # on which samples, of which network
+    parts: Many[SurfaceEntry]  # a surface for each part, and for the sum
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed

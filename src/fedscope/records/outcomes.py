@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from fedscope.records.hessian import Checkpoint, Problem
+from fedscope.records.hessian import CheckpointEntry, ProblemEntry
 from fedscope.validation import Plain
 
 OUTCOMES_SCHEMA = "fedscope/outcomes/1"
@@ -29,8 +29,8 @@ class OutcomesRecord(Plain):
     """Right and wrong answers of a checkpoint, in the order of the split's rows."""
 
     schema_name: Literal["fedscope/outcomes/1"] = Field(alias="schema")  # name and version of this format
-    checkpoint: Checkpoint  # which weights were tested
-    problem: Problem  # on which samples
+    checkpoint: CheckpointEntry  # which weights were tested
+    problem: ProblemEntry  # on which samples
     samples_sha256: str  # of inputs and targets
     right: str  # base64 of a bit per sample, the first the highest of its byte: 1 is right
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed

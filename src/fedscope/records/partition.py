@@ -10,7 +10,7 @@ from fedscope.validation import Plain
 PARTITION_SCHEMA = "fedscope/partition/1"
 
 
-class Division(Plain):
+class DivisionEntry(Plain):
     """The kind of a partition and those of its parameters that it takes."""
 
     kind: str  # as ``--partition`` names it
@@ -37,7 +37,7 @@ class PartitionRecord(Plain):
     dataset: str  # its name
     fingerprint: str  # SHA-256 of its content
     train_samples: Count  # that are divided [samples]
-    partition: Division  # how they are divided
+    partition: DivisionEntry  # how they are divided
     fresh_each_round: bool  # whether every round has clients of its own: these are the first's
     seed: int  # of the draw
     classes: Many[str]  # names

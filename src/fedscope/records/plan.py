@@ -10,7 +10,7 @@ from fedscope.validation import Plain
 PLAN_SCHEMA = "fedscope/plan/1"
 
 
-class Basis(Plain):
+class BasisEntry(Plain):
     """How the Krylov basis is kept."""
 
     place: Literal["memory", "file"]  # where
@@ -32,7 +32,7 @@ class PlanRecord(Plain):
     graphs: Count  # in one pass over the data [graphs]
     kept: Count  # of them between products [graphs]
     memory: Count  # of the process at its peak [bytes]
-    basis: Basis  # the Krylov basis
+    basis: BasisEntry  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
     products: Count | None  # that are expected; None: not estimated [products]
     products_most: Count | None  # that the search gives up at; None: a trace's basis is open [products]

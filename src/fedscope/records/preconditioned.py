@@ -5,7 +5,7 @@ from fedscope.records.numbers import Count, Number
 from fedscope.validation import Plain
 
 
-class Preconditioned(Plain):
+class PreconditionedEntry(Plain):
     """λ_max of P⁻¹H with P = diag(√s + ε) of the server, and how large it may be."""
 
     optimizer: str  # of the server: ``adagrad``, ``adam`` or ``yogi``

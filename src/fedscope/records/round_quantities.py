@@ -10,7 +10,7 @@ Family = Literal["drift", "steps", "local", "probes"]
 
 
 @dataclass(frozen=True)
-class Quantity:
+class RoundQuantity:
     """A number of a round's diagnostics."""
 
     name: str  # in records
@@ -56,59 +56,59 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity(
+    RoundQuantity(
         "drift", "drift", "updates.drift", "drift", "w²",
         "Σ pₖ‖wₖ − w̄‖² of the clients' models about their mean",
     ),
-    Quantity(
+    RoundQuantity(
         "diversity", "drift", "updates.diversity", "gradient diversity", "",
         "Σ ‖Δₖ‖² / ‖Σ Δₖ‖² of K updates: 1/K where they are equal, 1 where they are orthogonal",
     ),
-    Quantity(
+    RoundQuantity(
         "pair_cosine", "drift", "updates.pairs.mean", "cosine of pairs", "",
         "mean cosine between two clients' updates",
     ),
-    Quantity(
+    RoundQuantity(
         "mean_cosine", "drift", "updates.to_mean.mean", "cosine to mean", "",
         "mean cosine between a client's update and the mean update",
     ),
-    Quantity(
+    RoundQuantity(
         "step", "steps", "server.step", "server step", "w",
         "‖θₜ₊₁ − θₜ‖ of the model that clients start from",
     ),
-    Quantity(
+    RoundQuantity(
         "step_cosine", "steps", "server.cosine", "cosine of steps", "",
         "cosine between this server step and the one before",
     ),
-    Quantity(
+    RoundQuantity(
         "distance", "steps", "server.distance", "distance from start", "w",
         "‖θₜ₊₁ − θ₀‖, from the run's first model",
     ),
-    Quantity(
+    RoundQuantity(
         "batchnorm", "local", "updates.batchnorm", "BatchNorm divergence", "",
         "Σ pₖ‖rₖ − r̄‖² / ‖r̄‖² of the clients' running means and variances",
     ),
-    Quantity(
+    RoundQuantity(
         "clipped", "local", "local.clipped", "clipped steps", "",
         "share of the local steps whose gradient was clipped", share=True,
     ),
-    Quantity(
+    RoundQuantity(
         "rise", "local", "local.ascent.rise", "rise of the loss", "loss",
         "mean ℓ(w + e) − ℓ(w) of methods with an ascent step",
     ),
-    Quantity(
+    RoundQuantity(
         "ascent_cosine", "local", "local.ascent.cosine", "cosine of gradients", "",
         "mean cosine between ∇ℓ(w) and ∇ℓ(w + e)",
     ),
-    Quantity(
+    RoundQuantity(
         "worst_class", "local", "class_accuracy", "worst class", "",
         "least accuracy on a class, of the evaluated model", share=True,
     ),
-    Quantity(
+    RoundQuantity(
         "lambda_max", "probes", "curvature.lambda_max", "λ_max", "loss/w²",
         "largest eigenvalue of the Hessian, under `--probe-curvature`",
     ),
-    Quantity(
+    RoundQuantity(
         "trace", "probes", "curvature.trace", "trace", "loss/w²",
         "trace of the Hessian, under `--probe-curvature`", "curvature.trace_stderr",
     ),

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedscope.errors import UserError
-from fedscope.records.estimates import Estimate
+from fedscope.records.estimates import EstimateEntry
 from fedscope.records.numbers import Count, Many, Number
 from fedscope.records.reading import read_as
 from fedscope.validation import Plain
@@ -18,7 +18,7 @@ from fedscope.validation import Plain
 SCHEMA = "fedscope/run-curves/1"
 
 
-class Place(Plain):
+class CurveCheckpoint(Plain):
     """The checkpoint that a record is of."""
 
     round: Count  # rounds completed [rounds]
@@ -41,24 +41,24 @@ class Metrics(Plain):
     diagnostics: dict[str, Many[Number]] = Field(default_factory=dict)
 
 
-class LayerEstimate(Estimate):
+class LayerEstimate(EstimateEntry):
     """λ_max of a layer's own block."""
 
     name: str  # of the layer
 
 
-class Curvature(Plain):
+class CurvatureEntry(Plain):
     """What was measured of one of the models that the run kept."""
 
     sha256: str  # hash of the tensors
     round: Count  # rounds completed [rounds]
     average: str  # which of the global models
     samples: Count  # that were measured on [samples]
-    lambda_max: Estimate  # largest eigenvalue [loss/w²]
-    trace: Estimate  # trace [loss/w²]
+    lambda_max: EstimateEntry  # largest eigenvalue [loss/w²]
+    trace: EstimateEntry  # trace [loss/w²]
     layers: Many[LayerEstimate]  # λ_max of each layer's own block
     # λ_max of P⁻¹H of an adaptive server, in units of the largest stable one; None: not measured
-    preconditioned: Estimate | None = None
+    preconditioned: EstimateEntry | None = None
 
 
 class RunCurves(Plain):
@@ -73,13 +73,13 @@ class RunCurves(Plain):
     dataset: str  # its name
     # that the accuracy is a share of; None: not known, or a mean over domains [samples]
     test_samples: Count | None
-    at: Place  # the checkpoint that the curves end at
+    at: CurveCheckpoint  # the checkpoint that the curves end at
     metrics: Metrics  # by round, up to it
-    curvature: Many[Curvature]  # of the models that the run kept
+    curvature: Many[CurvatureEntry]  # of the models that the run kept
     versions: dict[str, str]  # of fedscope and the packages that trained
 
 
-Pick = Callable[[Curvature], Estimate]
+Pick = Callable[[CurvatureEntry], EstimateEntry]
 CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
 """The quantities of a model by their symbols."""
 
@@ -131,7 +131,7 @@ def gap_at(record: RunCurves) -> float:
     return gap
 
 
-def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
+def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[CurvatureEntry]]:
     """Return a number of samples, and the curvature of each record's checkpoint measured on as many.
 
     λ_max is biased upward on few samples, so that numbers from different ones are never put side by side: of
@@ -154,7 +154,7 @@ def curvature_at(records: Sequence[RunCurves]) -> tuple[int, list[Curvature]]:
     return samples, [one[samples] for one in found]
 
 
-def curvature_rounds(record: RunCurves) -> tuple[int, list[Curvature]]:
+def curvature_rounds(record: RunCurves) -> tuple[int, list[CurvatureEntry]]:
     """Return :func:`most_rounds` of the model that the record is of."""
     samples, found = most_rounds(record.curvature, record.at.average)
     if len(found) < 2:
@@ -166,17 +166,19 @@ def curvature_rounds(record: RunCurves) -> tuple[int, list[Curvature]]:
     return samples, found
 
 
-def most_rounds(curvature: Sequence[Curvature], average: str = "cld") -> tuple[int, list[Curvature]]:
+def most_rounds(
+    curvature: Sequence[CurvatureEntry], average: str = "cld"
+) -> tuple[int, list[CurvatureEntry]]:
     """Return a number of samples, and one kind of a run's models measured on as many, by round.
 
     Of several numbers the one with the most rounds, and then the largest.
     """
-    by_samples: dict[int, dict[int, Curvature]] = {}
+    by_samples: dict[int, dict[int, CurvatureEntry]] = {}
     for one in curvature:
         if one.average == average:
             by_samples.setdefault(one.samples, {})[one.round] = one
     samples, found = max(
-        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, Curvature]())
+        by_samples.items(), key=lambda item: (len(item[1]), item[0]), default=(0, dict[int, CurvatureEntry]())
     )
     return samples, [found[round] for round in sorted(found)]
 

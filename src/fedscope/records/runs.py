@@ -7,7 +7,7 @@ from pydantic import Field
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.numbers import Several
-from fedscope.records.run_curves import Curvature
+from fedscope.records.run_curves import CurvatureEntry
 from fedscope.validation import Plain
 
 
@@ -40,7 +40,7 @@ class RunRecord(Plain):
     metrics: Several[Round] = ()  # a round each
     checkpoints: dict[str, str] = Field(default_factory=dict)  # the files' hashes by name
     asked: Several[str] = ()  # paths of the checkpoints that the report was asked for
-    curvature: Several[Curvature] = ()  # of the models that it kept, as far as the registry has it
+    curvature: Several[CurvatureEntry] = ()  # of the models that it kept, as far as the registry has it
     clients: Several[ClientsRecord] = ()  # of the rounds that it kept, as far as the registry has them
     registry_option: str | None = None  # what names its registry on the command line
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedscope.choices import Against
 from fedscope.records.estimates import Entry, Errors, known
-from fedscope.records.hessian import Checkpoint, Compared, Problem
+from fedscope.records.hessian import CheckpointEntry, Compared, ProblemEntry
 from fedscope.records.numbers import Count, Freedom, Interval, Many, Number
 from fedscope.validation import Plain
 
@@ -18,7 +18,7 @@ SHARPNESS_SCHEMA = "fedscope/sharpness/1"
 CORRELATION_SCHEMA = "fedscope/sharpness-correlation/1"
 
 
-class Sharpness(Entry):
+class SharpnessEntry(Entry):
     """One quantity, on these samples, with both errors and what it cost."""
 
     name: str  # as ``--only`` takes it
@@ -44,7 +44,7 @@ class Sharpness(Entry):
         return known((self.stderr_draws, self.dof_draws), (self.stderr_data, self.dof_data))
 
 
-class Gap(Plain):
+class GeneralizationGap(Plain):
     """Loss and accuracy on the samples that sharpness is of, and on as many of the test split."""
 
     train_loss: Number  # mean loss of the samples
@@ -67,17 +67,17 @@ class SharpnessRecord(Plain):
     """What was measured of one checkpoint."""
 
     schema_name: Literal["fedscope/sharpness/1"] = Field(alias="schema")  # name and version of this format
-    checkpoint: Checkpoint  # which weights were measured
-    problem: Problem  # on which samples
+    checkpoint: CheckpointEntry  # which weights were measured
+    problem: ProblemEntry  # on which samples
     samples_sha256: str | None = None  # of inputs and targets
-    quantities: Many[Sharpness] = ()  # in the order that was asked for
-    gap: Gap | None = None  # None: not asked for (``--against``)
+    quantities: Many[SharpnessEntry] = ()  # in the order that was asked for
+    gap: GeneralizationGap | None = None  # None: not asked for (``--against``)
     seconds: float = 0.0  # wall time of all [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
     reused: bool = False  # whether all was found in the registry
     differences: Many[Compared] = ()  # to the first of several records that are printed together
 
-    def quantity(self, name: str) -> Sharpness | None:
+    def quantity(self, name: str) -> SharpnessEntry | None:
         """Return the quantity of this name, if it was measured."""
         return next((one for one in self.quantities if one.name == name), None)
 

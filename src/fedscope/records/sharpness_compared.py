@@ -15,7 +15,7 @@ from fedscope.records.sharpness import (
     CORRELATION_SCHEMA,
     Correlation,
     CorrelationRecord,
-    Sharpness,
+    SharpnessEntry,
     SharpnessRecord,
 )
 from fedscope.statistics.families import holm
@@ -40,7 +40,7 @@ def differences(reference: SharpnessRecord, other: SharpnessRecord) -> list[Diff
     return found
 
 
-def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
+def _difference(mine: SharpnessEntry, yours: SharpnessEntry, finite: float) -> Difference:
     import torch
 
     draws = [torch.tensor(one.draws, dtype=torch.float64) for one in (mine, yours)]
@@ -59,7 +59,7 @@ def _difference(mine: Sharpness, yours: Sharpness, finite: float) -> Difference:
     return Difference(mine.name, yours.value - mine.value, probe, data)
 
 
-def _without_bias(one: Sharpness) -> tuple[float, float]:
+def _without_bias(one: SharpnessEntry) -> tuple[float, float]:
     """Return λ_max without the bias of few samples, and what its interval has beyond the samples' error."""
     low, high = one.population_interval or (math.nan, math.nan)
     _, end = interval(0.0, one.stderr_data, one.dof_data)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedscope.figures.numbers import format_estimate, leading_number
 from fedscope.figures.text.tables import ABSENT
-from fedscope.records.estimates import Estimate, Symbol
+from fedscope.records.estimates import EstimateEntry, Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
 NOT_MEASURED, UNSAID = "not measured", "not said"
@@ -55,7 +55,7 @@ def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | Non
     )
 
 
-def related(mean: Estimate | None, symbol: Symbol, mark: str | None = None) -> Cell:
+def related(mean: EstimateEntry | None, symbol: Symbol, mark: str | None = None) -> Cell:
     """Return the cell of an H_N or H_D, which ``symbol`` says, with its error; it may be unresolved."""
     if mean is None:
         return MISSING

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedscope.choices import Reading
-from fedscope.records.cross_client import READINGS, CrossClient
+from fedscope.records.cross_client import READINGS, CrossClientEntry
 from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.report import look
 from fedscope.report.cells import Cell, SortableTable, measured, related
@@ -39,7 +39,7 @@ def clients_table(shown: Shown) -> SortableTable | None:
     return SortableTable("clients-table", "Client by client", ("method", "client", "round", *used), rows)
 
 
-def _rows(cross: CrossClient) -> Iterator[dict[str, Cell]]:
+def _rows(cross: CrossClientEntry) -> Iterator[dict[str, Cell]]:
     for place, number in enumerate(cross.client_numbers):
         row = {"client": Cell(str(number), number)}
         if cross.rounds:
@@ -86,12 +86,12 @@ def pair_charts(shown: Shown) -> dict[str, list[Chart]]:
     return charts
 
 
-def _first(subject: Subject, cross: CrossClient | None, symbol: Symbol) -> _Matrix | None:
+def _first(subject: Subject, cross: CrossClientEntry | None, symbol: Symbol) -> _Matrix | None:
     matrices = (_matrix(subject, cross, symbol, reading) for reading in READINGS) if cross else ()
     return next((matrix for matrix in matrices if matrix and matrix.known), None)
 
 
-def _matrix(subject: Subject, cross: CrossClient, symbol: Symbol, reading: Reading) -> _Matrix | None:
+def _matrix(subject: Subject, cross: CrossClientEntry, symbol: Symbol, reading: Reading) -> _Matrix | None:
     grid, resolved = cross.matrix(symbol, reading), cross.resolved(symbol, reading)
     if grid is None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 from fedscope.figures.provenance import made_from
 from fedscope.figures.text.labels import label
 from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import Checkpoint
+from fedscope.records.hessian import CheckpointEntry
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
@@ -74,7 +74,7 @@ def _without_folders(analysis: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _network(checkpoint: Checkpoint) -> str:
+def _network(checkpoint: CheckpointEntry) -> str:
     return f"{label(checkpoint)} {checkpoint.sha256}"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.run_curves import CURVATURE, Curvature, most_rounds
+from fedscope.records.run_curves import CURVATURE, CurvatureEntry, most_rounds
 from fedscope.records.runs import RunRecord
 from fedscope.records.stability import stable_under
 from fedscope.report import look
@@ -70,7 +70,7 @@ def _of_server(run: RunRecord, subject: Subject) -> Line | None:
     return (subject, points) if len(points) > 1 else None
 
 
-def _in_edges(run: RunRecord, rounds: Sequence[Curvature], subject: Subject) -> Line | None:
+def _in_edges(run: RunRecord, rounds: Sequence[CurvatureEntry], subject: Subject) -> Line | None:
     """Return λ_max in units of the largest stable one; None where the run does not say its steps."""
     settings, rates = run.manifest.stated(), {one.round: one.lr for one in run.metrics}
     points = []

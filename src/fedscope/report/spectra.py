@@ -10,7 +10,7 @@ from matplotlib.ticker import SymmetricalLogLocator
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.spectrum.densities import density_range
-from fedscope.records.hessian import Density
+from fedscope.records.hessian import DensityEntry
 from fedscope.report import look
 from fedscope.report.look import Chart
 from fedscope.report.metrics import negative_mass
@@ -112,7 +112,7 @@ def _log_axis(low: float, high: float) -> dict[str, Any]:
     return {"type": "log", "tickvals": ticks, "ticktext": [*map(look.plain, ticks)]}
 
 
-def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list[dict[str, Any]]:
+def _curve(subject: Subject, top: float, density: DensityEntry, squeeze: Any) -> list[dict[str, Any]]:
     grid = np.array(density.grid)
     place = look.numbers(squeeze(grid).tolist())
     curve = {
@@ -149,6 +149,6 @@ def _curve(subject: Subject, top: float, density: Density, squeeze: Any) -> list
     return traces
 
 
-def _negative(density: Density) -> str:
+def _negative(density: DensityEntry) -> str:
     mass = negative_mass(density.negative_mass)
     return f", share of eigenvalues below −σ {mass}" if mass else ""

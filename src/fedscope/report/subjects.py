@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
 from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import Checkpoint, HessianRecord
+from fedscope.records.hessian import CheckpointEntry, HessianRecord
 from fedscope.records.reading import Analysis
 from fedscope.records.runs import RunRecord
 
@@ -42,7 +42,7 @@ def run_key(run: RunRecord) -> Key:
     return (run.name, None, None)
 
 
-def key_of(checkpoint: Checkpoint) -> Key:
+def key_of(checkpoint: CheckpointEntry) -> Key:
     """Return what tells checkpoints of different subjects apart; rounds of one run are the same subject."""
     if checkpoint.run is None:
         return (checkpoint.sha256, None, None)
@@ -95,7 +95,7 @@ def legible(color: style.Color) -> style.Color:
     return red, green, blue
 
 
-def _label(key: Key, checkpoint: Checkpoint) -> str:
+def _label(key: Key, checkpoint: CheckpointEntry) -> str:
     name, client, average = key
     if checkpoint.run is None:
         return PurePath(checkpoint.path).name

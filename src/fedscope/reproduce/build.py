@@ -10,14 +10,14 @@ from pathlib import Path
 from fedscope.records.commands import registry_option
 from fedscope.reproduce.artefacts.artefact import assemble
 from fedscope.reproduce.gallery.gallery import why_not_overwrite, write
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
-from fedscope.reproduce.runs.jobs import Job, Log, run_all
+from fedscope.reproduce.runs.jobs import Computation, Log, run_all
 
 
 def build(
-    recipes: Sequence[Recipe], choices: Choices, place: Place, say: Log, *, partial: bool = False
+    recipes: Sequence[Recipe], choices: Choices, place: BuildSettings, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
     """Train and measure what is missing, then write the artefacts; return the files, and the faults.
 
@@ -65,5 +65,5 @@ def command(recipe: Recipe, choices: Choices, registry: Path, *, partial: bool) 
     return " ".join([*words, "--partial"] if partial else words)
 
 
-def _run(jobs: Sequence[Job], place: Place, say: Log) -> dict[str, str]:
+def _run(jobs: Sequence[Computation], place: BuildSettings, say: Log) -> dict[str, str]:
     return run_all(jobs, workers=place.workers, threads=place.threads, device=place.device, say=say)

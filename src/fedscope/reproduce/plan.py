@@ -8,22 +8,22 @@ from typing import Self
 
 import torch
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.process import has_bfloat16
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe, recipe
 from fedscope.reproduce.runs import measure as measuring
-from fedscope.reproduce.runs.estimate import NOTHING, Clock, Estimate
+from fedscope.reproduce.runs.estimate import NOTHING, CoreSeconds, MachineSpeed
 from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
-from fedscope.reproduce.runs.jobs import Job
+from fedscope.reproduce.runs.jobs import Computation
 from fedscope.reproduce.runs.measure import key, why_not_measurable
 from fedscope.reproduce.runs.train import Training, missing, train_job
 
 
 @dataclass(frozen=True)
-class Place:
+class BuildSettings:
     """The folders of a build, and how it computes."""
 
     registry: Path
@@ -86,13 +86,13 @@ class Plan:
         self,
         recipes: Sequence[Recipe],
         choices: Choices,
-        place: Place,
+        place: BuildSettings,
         *,
         partial: bool = False,
-        clock: Clock | None = None,
+        clock: MachineSpeed | None = None,
     ):
         self.recipes, self.choices, self.place, self.partial = tuple(recipes), choices, place, partial
-        self.clock = clock or Clock(RunInventory(Registry(place.registry)))
+        self.clock = clock or MachineSpeed(RunInventory(RunRegistry(place.registry)))
 
     @property
     def inventory(self) -> RunInventory:
@@ -104,7 +104,7 @@ class Plan:
         return type(self)(self.recipes, self.choices, self.place, partial=partial)
 
     @cached_property
-    def cells(self) -> dict[str, list[Cell]]:
+    def cells(self) -> dict[str, list[RunCell]]:
         """Every recipe's cells."""
         return {recipe.name: cells(recipe, self.choices) for recipe in self.recipes}
 
@@ -144,7 +144,7 @@ class Plan:
         return found
 
     @cached_property
-    def diverged(self) -> dict[str, list[tuple[Cell, RunEntry]]]:
+    def diverged(self) -> dict[str, list[tuple[RunCell, RunEntry]]]:
         """The cells that stay empty because their run diverged, by recipe."""
         return {
             name: [
@@ -194,22 +194,22 @@ class Plan:
         """The titles of jobs without whose result an artefact is whole: answers that pair accuracies."""
         return {_title(path, wanted) for path, wanted in self.measures.values() if wanted.kind == "outcomes"}
 
-    def training_jobs(self) -> list[Job]:
+    def training_jobs(self) -> list[Computation]:
         """Return the work of the missing runs."""
         place = self.place
         where = (place.registry, place.data_dir, place.device, place.threads)
-        return [Job(f"train {one.name}", train_job, (one, *where)) for one in self.trainings]
+        return [Computation(f"train {one.name}", train_job, (one, *where)) for one in self.trainings]
 
-    def measuring_jobs(self) -> list[Job]:
+    def measuring_jobs(self) -> list[Computation]:
         """Return the work of the missing results."""
         place = self.place
         where = (place.registry, place.data_dir, place.device)
         return [
-            Job(_title(path, wanted), measuring.compute, (path, wanted, *where))
+            Computation(_title(path, wanted), measuring.compute, (path, wanted, *where))
             for path, wanted in self.measures.values()
         ]
 
-    def estimate(self) -> Estimate:
+    def estimate(self) -> CoreSeconds:
         """Return the time of everything that is missing, on one core."""
         training = [self._time(job) for job in self.trainings]
         later = [
@@ -223,7 +223,7 @@ class Plan:
         ]  # fmt: skip
         return sum([*training, *later, *now], NOTHING)
 
-    def _time(self, job: Training) -> Estimate:
+    def _time(self, job: Training) -> CoreSeconds:
         left = job.settings.model_copy(update={"rounds": job.until})
         if not job.resume:
             return self.clock.training(left)

@@ -100,7 +100,7 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
 
 
 @contextmanager
-def beside(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
+def parent_folder(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
     """Yield a descriptor of the folder that ``path`` lies in, as :func:`entered`; errors name ``path``."""
     with named(path, below), entered(path.parent, below, make=make) as folder:
         yield folder

@@ -25,7 +25,7 @@ def locked(path: Path, *, below: Path | None, shared: bool = False) -> Iterator[
     Readers share the lock and write nothing: without a lock file no writer has been there, and where the
     file system has no locks nobody can write.
     """
-    with door.beside(path, below) as folder:
+    with door.parent_folder(path, below) as folder:
         door.check(path, folder, "file")
         how = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
         try:

@@ -17,7 +17,7 @@ from fedscope.storage import door
 def remove(path: Path, *, below: Path | None, missing_ok: bool = False) -> None:
     """Delete a regular file."""
     absent = suppress(FileNotFoundError) if missing_ok else nullcontext()
-    with absent, door.beside(path, below) as folder:
+    with absent, door.parent_folder(path, below) as folder:
         door.check(path, folder, "file")
         os.unlink(path.name, dir_fd=folder)
         os.fsync(folder)
@@ -25,7 +25,7 @@ def remove(path: Path, *, below: Path | None, missing_ok: bool = False) -> None:
 
 def remove_tree(path: Path, *, below: Path | None) -> None:
     """Delete a folder with all that is below it; of a link below it the link alone goes."""
-    with door.beside(path, below) as folder:
+    with door.parent_folder(path, below) as folder:
         door.check(path, folder, "folder")
         shutil.rmtree(path.name, dir_fd=folder)
         os.fsync(folder)
@@ -33,7 +33,7 @@ def remove_tree(path: Path, *, below: Path | None) -> None:
 
 def remove_empty(path: Path, *, below: Path | None) -> bool:
     """Delete a folder if nothing is in it; return whether it is gone."""
-    with door.beside(path, below) as folder:
+    with door.parent_folder(path, below) as folder:
         door.check(path, folder, "folder")
         try:
             os.rmdir(path.name, dir_fd=folder)
@@ -44,7 +44,7 @@ def remove_empty(path: Path, *, below: Path | None) -> bool:
 
 def move(source: Path, target: Path, *, below: Path | None) -> None:
     """Rename a file over another, or a folder to a name that is free."""
-    with door.beside(source, below) as here, door.beside(target, below) as there:
+    with door.parent_folder(source, below) as here, door.parent_folder(target, below) as there:
         door.check(source, here, "file", "folder")
         door.check(target, there, "file")
         os.rename(source.name, target.name, src_dir_fd=here, dst_dir_fd=there)

@@ -29,7 +29,7 @@ def atomic_file(path: Path, *, below: Path | None, durable: bool = True) -> Iter
     """
     path = door.target(path, below)
     temporary = _temporary(path, ".tmp")
-    with door.beside(path, below, make=True) as folder:
+    with door.parent_folder(path, below, make=True) as folder:
         door.check(path, folder, "file")
         try:
             with _created(path.with_name(temporary), folder) as handle:
@@ -74,7 +74,7 @@ def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) ->
         exclusive: raise ``FileExistsError`` if another process was first, rather than keep what it made.
     """
     temporary = path.with_name(_temporary(path))
-    with door.beside(path, below, make=True) as folder:
+    with door.parent_folder(path, below, make=True) as folder:
         os.mkdir(temporary.name, dir_fd=folder)
         try:
             yield temporary
@@ -100,7 +100,7 @@ def make_folder(path: Path, *, below: Path | None) -> None:
 
 def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
     """Create a file that is not there yet, in a folder that is synced as a whole later; return it open."""
-    with door.beside(path, below, make=True) as folder:
+    with door.parent_folder(path, below, make=True) as folder:
         return _created(path, folder)
 
 
@@ -108,7 +108,7 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
 def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
     """Yield a file, new where there is none, open for writing at its end."""
     path = door.target(path, below)
-    with door.beside(path, below, make=True) as folder:
+    with door.parent_folder(path, below, make=True) as folder:
         handle = os.fdopen(_opened(path, folder, _APPEND), "wb")
     with handle:
         yield handle
@@ -117,7 +117,7 @@ def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
 def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:
     """Append ``content`` to a file in one write, so that records of two processes do not mix."""
     path = door.target(path, below)
-    with door.beside(path, below, make=True) as folder:
+    with door.parent_folder(path, below, make=True) as folder:
         handle = _opened(path, folder, _APPEND)
         try:
             while content:  # one write, except on a disk that is nearly full
@@ -131,7 +131,7 @@ def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True)
 def touch(path: Path, *, below: Path | None) -> None:
     """Make an empty file where there is none; an existing file stays as it is."""
     append(path, b"", below=below, sync=False)
-    with door.beside(path, below) as folder:
+    with door.parent_folder(path, below) as folder:
         os.fsync(folder)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import on_trial, parse
@@ -149,7 +149,7 @@ class MethodConformance:
                 assert _flat(both.final).isfinite().all(), "the sum's model is not finite"
 
     @contextmanager
-    def _sum(self, one: Method, other: Method) -> Iterator[Run | None]:
+    def _sum(self, one: Method, other: Method) -> Iterator[RunFolder | None]:
         """Yield a finished run of the sum of two methods, or nothing where it is refused."""
         try:
             both = one + other
@@ -163,7 +163,7 @@ class MethodConformance:
     @contextmanager
     def trained(
         self, method: Method | None = None, *, interrupted: bool = False, **settings: Any
-    ) -> Iterator[Run]:
+    ) -> Iterator[RunFolder]:
         """Yield a finished run, stopped and taken up again after its first round if ``interrupted``.
 
         For laws of one's own: ``with self.trained(keep_every=1, save_clients="all") as run``. ``method`` is
@@ -176,13 +176,13 @@ class MethodConformance:
 
         with tempfile.TemporaryDirectory() as folder:
             federation = self.federation(method, **settings)
-            run = open_run(federation, Registry(Path(folder)), "run", resume=False)
+            run = open_run(federation, RunRegistry(Path(folder)), "run", resume=False)
             with _faults_are_failures():
                 try:
                     train(federation, run, stop)
                 except _StopError:
                     federation = self.federation(method, **settings)
-                    run = open_run(federation, Registry(Path(folder)), "run", resume=True)
+                    run = open_run(federation, RunRegistry(Path(folder)), "run", resume=True)
                     train(federation, run, lambda _: None)
             assert run.final.exists(), f"{federation.method.name}: the loss or the model is not finite"
             yield run

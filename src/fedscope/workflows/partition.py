@@ -9,7 +9,7 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.file.fields import OPTION, parse
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.owned import data_note
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.registry.rows import rows_spec
 from fedscope.data.loading.datasets import part
 from fedscope.data.partition.division import division
@@ -37,7 +37,7 @@ def partition(
     Where the run stored the rows of its clients, the division is of these. ``named`` has settings that must
     have an effect, each with its flag.
     """
-    store = Registry(registry)
+    store = RunRegistry(registry)
     if run and given:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, versions
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.flat_loss import FlatLoss
@@ -25,7 +25,7 @@ from fedscope.workflows.landscape.cached import cached_scans, stored_records
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
-from fedscope.workflows.results import basis, lookup
+from fedscope.workflows.results import answer_files, lookup
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.problem import Problem
@@ -52,7 +52,7 @@ class ReportRequest:
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
     given: tuple[Reported, ...] = ()  # records that are shown whatever the registry has
-    lasting: bool = False  # what is measured rests on files alone, see ``basis.is_lasting``
+    lasting: bool = False  # what is measured rests on files alone, see ``answer_files.is_lasting``
 
     @property
     def analyses(self) -> tuple[Analysis, ...]:
@@ -78,18 +78,10 @@ class ReportRequest:
         )
 
 
-@dataclass(frozen=True)
-class Report:
-    """The page, and the records that it shows."""
-
-    page: str  # HTML
-    records: list[Analysis]
-
-
-def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
-    """Return the report of the checkpoints; without any, and without records given, of the newest run."""
+def report(request: ReportRequest, reporter: Reporter = SILENT) -> tuple[str, list[Analysis]]:
+    """Return the page of the checkpoints, HTML, and its records; without any given, of the newest run."""
     targets = request.targets
-    store = Registry(targets.registry)
+    store = RunRegistry(targets.registry)
     references = targets.checkpoints or (() if request.given else (store.newest().name,))
     paths = [checkpoint_path(targets, reference) for reference in references]
     checkpoints = {
@@ -100,11 +92,11 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> Report:
         records = measured(checkpoints, request, reporter)
     else:
         records = known(store, checkpoints, request, reporter)
-    return Report(page_of(shown_runs(paths), records, rounds_of(store, paths, request.rounds_given)), records)
+    return page_of(shown_runs(paths), records, rounds_of(store, paths, request.rounds_given)), records
 
 
 def rounds_of(
-    store: Registry, checkpoints: Sequence[Path], given: Sequence[ClientsRecord] = ()
+    store: RunRegistry, checkpoints: Sequence[Path], given: Sequence[ClientsRecord] = ()
 ) -> list[ClientsRecord]:
     """Return ``given`` and what the registry has of the clients of the other checkpoints' rounds.
 
@@ -134,9 +126,9 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
     """
     targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
-    keep = Registry(targets.registry).analysis
+    keep = RunRegistry(targets.registry).analysis
     bases = {  # of the files as they are before they are read
-        path: basis.bases(targets, curvature, path) for path in checkpoints if request.lasting
+        path: answer_files.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
     found = at(list(checkpoints), targets, reporter) if checkpoints else []
     _check_measurable(found, request)
@@ -146,7 +138,7 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
             possible = _possible(curvature, problem, reporter)
             record = measure(problem, possible, reporter.stage, keep=keep, more_probes=True)
             records.append(record)
-            basis.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
+            answer_files.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
     for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
@@ -166,7 +158,7 @@ def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
 
 
 def known(
-    store: Registry, checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter = SILENT
+    store: RunRegistry, checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter = SILENT
 ) -> list[Analysis]:
     """Return the records given and, for each checkpoint that has none there, the fullest of the registry.
 
@@ -209,7 +201,7 @@ def best_of(
     return [*curvatures.values(), *landscapes.values()]
 
 
-def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Path]:
+def kept_rounds(store: RunRegistry, reference: str, rounds: str | None) -> list[Path]:
     """Return the kept global models of the rounds of ``FIRST:LAST:STEP``; none without."""
     if rounds is None:
         return []
@@ -224,12 +216,12 @@ def kept_rounds(store: Registry, reference: str, rounds: str | None) -> list[Pat
 
 def shown_runs(paths: Sequence[Path]) -> list[RunRecord]:
     """Return the runs that the checkpoints lie in, each once, with what their registries have of them."""
-    runs = [Run(folder) for folder in dict.fromkeys(map(layout.run_of, paths)) if folder]
+    runs = [RunFolder(folder) for folder in dict.fromkeys(map(layout.run_of, paths)) if folder]
     results = {root: lookup.results(root / layout.ANALYSIS) for root in {run.root for run in runs}}
     return [as_record(run, results[run.root], paths) for run in runs]
 
 
-def as_record(run: Run, results: Sequence[Kept] = (), paths: Sequence[Path] = ()) -> RunRecord:
+def as_record(run: RunFolder, results: Sequence[Kept] = (), paths: Sequence[Path] = ()) -> RunRecord:
     """Return a run, with what ``results`` have of it; of ``paths`` those in its folder were asked for."""
     files = [path for path in (run.best, run.newest) if path.exists()]
     return RunRecord(

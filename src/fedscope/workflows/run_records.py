@@ -11,22 +11,22 @@ from pathlib import Path
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
-from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.hessian import HessianRecord, ProblemEntry
 from fedscope.records.precision import most_precise
 from fedscope.records.reading import Kept
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.records.run_curves import SCHEMA, Curvature, RunCurves
+from fedscope.records.run_curves import SCHEMA, CurvatureEntry, RunCurves
 from fedscope.workflows.results import lookup
 
 
-def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
+def run_records(store: RunRegistry, references: Sequence[str]) -> list[RunCurves]:
     """Return a record for each reference: RUN, RUN@ROUND, RUN@all; RUN may be a pattern with ``*?[``.
 
     The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
@@ -41,10 +41,10 @@ def run_records(store: Registry, references: Sequence[str]) -> list[RunCurves]:
 def runs_of(records: Sequence[ClientsRecord], registry: Path) -> list[RunCurves]:
     """Return the runs of records, whose accuracy by round stands beside what was measured."""
     names = dict.fromkeys(record.checkpoint.run for record in records)
-    return run_records(Registry(registry), [name for name in names if name])
+    return run_records(RunRegistry(registry), [name for name in names if name])
 
 
-def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]) -> RunCurves:
+def _record(store: RunRegistry, reference: str, curvatures: Sequence[HessianRecord]) -> RunCurves:
     run = store.run(reference.partition("@")[0])
     info, sha256 = describe_checkpoint(store.resolve(reference))
     if info.kind == "client":
@@ -83,18 +83,18 @@ def _record(store: Registry, reference: str, curvatures: Sequence[HessianRecord]
     return RunCurves.read(content)
 
 
-def measured_rounds(run: Run, results: Iterable[Kept]) -> tuple[Curvature, ...]:
+def measured_rounds(run: RunFolder, results: Iterable[Kept]) -> tuple[CurvatureEntry, ...]:
     """Return what ``results`` have of the curvature of the global models that a run kept."""
-    return tuple(map(Curvature.read, _of_models(_curvatures(results), _described(_kept(run)))))
+    return tuple(map(CurvatureEntry.read, _of_models(_curvatures(results), _described(_kept(run)))))
 
 
-def measured_clients(run: Run, results: Iterable[Kept]) -> tuple[ClientsRecord, ...]:
+def measured_clients(run: RunFolder, results: Iterable[Kept]) -> tuple[ClientsRecord, ...]:
     """Return what ``results`` have of the clients of the rounds of a run whose global models it kept."""
     models = _described(_kept(run))
     return tuple(one for one in results if isinstance(one, ClientsRecord) and one.checkpoint.sha256 in models)
 
 
-def _kept(run: Run) -> list[Path]:
+def _kept(run: RunFolder) -> list[Path]:
     kept = [*map(run.after_round, run.rounds()), run.newest]
     return [path for path in kept if path.exists()]
 
@@ -127,7 +127,7 @@ _BESIDE = (
 )  # fmt: skip
 
 
-def _hashes(store: Registry, run: Run, reference: str) -> dict[str, Record]:
+def _hashes(store: RunRegistry, run: RunFolder, reference: str) -> dict[str, Record]:
     named = store.resolve(reference)
     models = _described([*map(run.after_round, run.rounds()), store.resolve(run.name), named])
     until = describe_checkpoint(named)[0].round
@@ -145,7 +145,7 @@ def _curvatures(results: Iterable[Kept]) -> Iterator[HessianRecord]:
             yield record
 
 
-def _is_usual(problem: Problem) -> bool:
+def _is_usual(problem: ProblemEntry) -> bool:
     return problem.is_usual and (problem.split, problem.bn) == ("train", "eval")
 
 

@@ -13,11 +13,11 @@ from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint, 
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.schema import CheckpointInfo, ModelSpec
 from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 
 
-def test_a_checkpoint_describes_itself(run: Run) -> None:
+def test_a_checkpoint_describes_itself(run: RunFolder) -> None:
     checkpoint = load_checkpoint(run.final)
     info = checkpoint.info
     assert (info.run, info.kind, info.round, info.samples) == ("tiny", "global", 2, 1437)
@@ -33,13 +33,13 @@ def test_a_checkpoint_describes_itself(run: Run) -> None:
     assert (client.kind, client.client, client.round) == ("client", 1, 2)
 
 
-def test_a_checkpoint_needs_nothing_but_torch(run: Run) -> None:
+def test_a_checkpoint_needs_nothing_but_torch(run: RunFolder) -> None:
     content = torch.load(run.final, weights_only=True)
     assert content["format"] == "fedscope/checkpoint/2"
     assert set(content["state"]) == set(load_checkpoint(run.final).state)
 
 
-def test_a_network_described_before_heads_and_depth_is_plain(run: Run) -> None:
+def test_a_network_described_before_heads_and_depth_is_plain(run: RunFolder) -> None:
     info = load_checkpoint(run.final).info
     old = info.model_dump(mode="json")
     for field in ("head", "keep", "schedule"):
@@ -54,7 +54,7 @@ def test_a_depth_that_is_none_is_refused(value: dict[str, object]) -> None:
         parse(ModelSpec, {"name": "resnet_digits", "classes": 10, "channels": 1, **value}, "m")
 
 
-def test_saving_and_loading_returns_the_same_bits(run: Run, tmp_path: Path) -> None:
+def test_saving_and_loading_returns_the_same_bits(run: RunFolder, tmp_path: Path) -> None:
     checkpoint = load_checkpoint(run.final)
     views = {name: torch.stack([t, t])[1] for name, t in checkpoint.state.items()}
     assert save_checkpoint(tmp_path / "a.pt", views, checkpoint.info) == checkpoint.sha256
@@ -79,7 +79,7 @@ def test_the_hash_is_of_the_content_alone() -> None:
         assert content_hash(other) != content_hash(state)
 
 
-def test_a_changed_weight_is_found(run: Run, tmp_path: Path) -> None:
+def test_a_changed_weight_is_found(run: RunFolder, tmp_path: Path) -> None:
     content = torch.load(run.final, weights_only=True)
     content["state"]["fc.bias"][0] += 1
     torch.save(content, tmp_path / "changed.pt")
@@ -88,7 +88,7 @@ def test_a_changed_weight_is_found(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_refused(run: Run, tmp_path: Path, share: float) -> None:
+def test_a_truncated_file_is_refused(run: RunFolder, tmp_path: Path, share: float) -> None:
     whole = run.final.read_bytes()
     (tmp_path / "cut.pt").write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(UserError, match=r"truncated or damaged|no checkpoint"):
@@ -104,7 +104,7 @@ class Poison:
 
 
 @pytest.mark.parametrize("kind", ["pickle", "torch", "inside"])
-def test_a_pickle_that_runs_code_does_not_run(run: Run, tmp_path: Path, kind: str) -> None:
+def test_a_pickle_that_runs_code_does_not_run(run: RunFolder, tmp_path: Path, kind: str) -> None:
     canary, file = tmp_path / "canary", tmp_path / "evil.pt"
     if kind == "pickle":
         file.write_bytes(pickle.dumps(Poison(canary)))
@@ -124,7 +124,7 @@ def test_a_pickle_that_runs_code_does_not_run(run: Run, tmp_path: Path, kind: st
     assert canary.exists()  # the poison was real
 
 
-def test_other_files_are_refused(run: Run, tmp_path: Path) -> None:
+def test_other_files_are_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         load_checkpoint(tmp_path / "none.pt")
     with pytest.raises(UserError, match="no such file"):

@@ -10,7 +10,7 @@ import torch
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
 from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.formats import seal, upgraded
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.storage import limits, read_bytes
@@ -20,7 +20,7 @@ from tests.checkpoints.cases import DATA, MODEL, SETTINGS, VERSIONS, small_run, 
 REFERENCE = Path(__file__).parents[3] / "checkpoints" / "reference-fedavg"
 
 
-def first_format(root: Path) -> Run:
+def first_format(root: Path) -> RunFolder:
     """Write a run as format 1 had it: nothing is sealed."""
     folder = root / "old"
     folder.mkdir(parents=True)
@@ -40,7 +40,7 @@ def first_format(root: Path) -> Run:
     content = {"format": "fedscope/checkpoint/1", "info": info, "sha256": content_hash(state(3.0))}
     for name in ("final.pt", "best.pt"):
         torch.save({**content, "state": state(3.0)}, folder / name)
-    return Run(folder)
+    return RunFolder(folder)
 
 
 def test_a_run_of_format_1_is_read_and_verified(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_run_of_format_1_is_read_and_verified(tmp_path: Path) -> None:
     checkpoint = load_checkpoint(run.final)
     assert (checkpoint.info.round, checkpoint.info.format) == (3, "fedscope/checkpoint/2")
     assert list(verify_run(run)) == []
-    assert Registry(tmp_path).rows()[0]["status"] == "finished"
+    assert RunRegistry(tmp_path).rows()[0]["status"] == "finished"
 
 
 def test_writing_brings_a_run_to_the_format_of_today(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_writing_brings_a_run_to_the_format_of_today(tmp_path: Path) -> None:
 
 
 def test_the_committed_reference_is_read(tmp_path: Path) -> None:
-    run = Run(Path(shutil.copytree(REFERENCE, tmp_path / REFERENCE.name)))
+    run = RunFolder(Path(shutil.copytree(REFERENCE, tmp_path / REFERENCE.name)))
     assert list(verify_run(run)) == []
     assert len(run.metrics()) == run.manifest().settings.rounds == 20
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.foreign.reading import clients_in, read
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 
 STATE = OrderedDict(nn.Linear(3, 2).state_dict())
@@ -24,7 +24,7 @@ def test_what_nests_becomes_a_name(tmp_path: Path) -> None:
     assert list(read(tmp_path / "lightning.ckpt")) == ["state_dict.model.weight", "optimizer.state.0.exp_avg"]
 
 
-def test_fedscopes_own_files_are_verified_states(run: Run) -> None:
+def test_fedscopes_own_files_are_verified_states(run: RunFolder) -> None:
     assert set(read(run.final)) == set(load_checkpoint(run.final).state)
 
 

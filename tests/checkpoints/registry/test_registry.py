@@ -11,25 +11,25 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import address_of, addresses
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 
 
 @pytest.fixture
-def registry(run: Run, tmp_path: Path) -> Registry:
+def registry(run: RunFolder, tmp_path: Path) -> RunRegistry:
     """Three copies of one run, created a day apart, the last one unfinished."""
     for day, name in enumerate(("b", "a", "c"), 1):
-        copy = Run(shutil.copytree(run.folder, tmp_path / name))
+        copy = RunFolder(shutil.copytree(run.folder, tmp_path / name))
         manifest = copy.manifest().model_copy(
             update={"name": name, "created": f"2026-01-0{day}T00:00:00+00:00"}
         )
         copy.write_manifest(manifest)
-    Run(tmp_path / "c").final.rename(Run(tmp_path / "c").last)
-    return Registry(tmp_path)
+    RunFolder(tmp_path / "c").final.rename(RunFolder(tmp_path / "c").last)
+    return RunRegistry(tmp_path)
 
 
-def test_rows_are_newest_first_and_true(registry: Registry, run: Run) -> None:
+def test_rows_are_newest_first_and_true(registry: RunRegistry, run: RunFolder) -> None:
     rows = registry.rows()
     assert [row["name"] for row in rows] == ["c", "a", "b"]
     assert [row["status"] for row in rows] == ["unfinished", "finished", "finished"]
@@ -38,12 +38,12 @@ def test_rows_are_newest_first_and_true(registry: Registry, run: Run) -> None:
     assert (rows[0]["method"], rows[0]["partition"]) == ("fedavg", "dirichlet_balanced 0.5")
 
 
-def test_the_index_can_be_deleted_and_follows_the_files(registry: Registry) -> None:
+def test_the_index_can_be_deleted_and_follows_the_files(registry: RunRegistry) -> None:
     before = registry.rows()
     (registry.root / "index.sqlite").unlink()
     assert registry.rows() == before
     shutil.rmtree(registry.root / "a")
-    Run(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
+    RunFolder(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
     rows = registry.rows()
     assert [row["name"] for row in rows] == ["c", "b"]
     assert (rows[1]["done"], rows[1]["best"]) == (3, 0.99)
@@ -55,7 +55,7 @@ def names_kept(root: Path) -> list[str]:
 
 
 def test_a_run_that_is_added_meanwhile_keeps_its_row(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: RunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.rows()
     shutil.move(registry.root / "a", registry.root / ".a")
@@ -78,7 +78,7 @@ def test_a_run_that_is_added_meanwhile_keeps_its_row(
 
 @pytest.mark.parametrize("how", ["gone", "NULL"])
 def test_a_row_that_is_taken_away_between_two_reads_is_made_again(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, how: str
+    registry: RunRegistry, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     before, found = registry.rows(), layout.names
 
@@ -96,7 +96,7 @@ def test_a_row_that_is_taken_away_between_two_reads_is_made_again(
 
 
 def test_only_the_rows_that_are_asked_for_are_read(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: RunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, read = registry.rows(), list[object]()
     checked = index._checked
@@ -109,13 +109,13 @@ def test_only_the_rows_that_are_asked_for_are_read(
     assert registry.newest_rows(2) == (before[:2], 3)
     assert registry.newest().name == "c"
     assert sorted(map(str, read)) == ["a", "c", "c"]
-    Run(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
+    RunFolder(registry.root / "b").append_metrics(Round(round=3, accuracy=0.99, loss=1.0))
     assert registry.newest_rows(2) == (before[:2], 3)
     assert registry.rows()[2]["done"] == 3
 
 
 def test_metrics_are_as_long_as_they_like_a_line_at_a_time(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: RunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = registry.run("c")
     run.write_metrics([Round(round=n, clients=list(range(900)), loss=1.0) for n in range(1, 121)])
@@ -132,14 +132,14 @@ def test_metrics_are_as_long_as_they_like_a_line_at_a_time(
 
 
 @pytest.mark.parametrize("content", [b"", b"not a database", b"SQLite format 3\0" + bytes(200)])
-def test_a_broken_index_is_not_believed(registry: Registry, content: bytes) -> None:
+def test_a_broken_index_is_not_believed(registry: RunRegistry, content: bytes) -> None:
     before = registry.rows()
     (registry.root / "index.sqlite").write_bytes(content)
     assert index.faults(registry.root) if content else not index.faults(registry.root)  # an empty one is new
     assert registry.rows() == before
 
 
-def test_an_index_that_would_run_something_is_not_believed(registry: Registry) -> None:
+def test_an_index_that_would_run_something_is_not_believed(registry: RunRegistry) -> None:
     before = registry.rows()
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x, x, x, x FROM n"
     with closing(sqlite3.connect(registry.root / "index.sqlite")) as own:
@@ -159,7 +159,7 @@ def foreign_database(path: Path) -> bytes:
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_another_programs_database_is_left_as_it_is(
-    registry: Registry, tmp_path: Path, linked: bool, capsys: pytest.CaptureFixture[str]
+    registry: RunRegistry, tmp_path: Path, linked: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, path = registry.rows(), registry.root / "index.sqlite"
     path.unlink()
@@ -178,7 +178,7 @@ def test_another_programs_database_is_left_as_it_is(
     assert path.is_symlink() == linked
 
 
-def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
+def test_files_with_odd_names_are_no_checkpoints(registry: RunRegistry) -> None:
     run = registry.run("a")
     (run.folder / "round-x" / "clients").mkdir(parents=True)
     for name in ("round-x/clients/0000.pt", "clients/x.pt", "round-x.pt", "round-1.pt"):
@@ -188,7 +188,7 @@ def test_files_with_odd_names_are_no_checkpoints(registry: Registry) -> None:
         registry.resolve("a@1")
 
 
-def test_an_unreadable_run_does_not_hide_the_others(registry: Registry) -> None:
+def test_an_unreadable_run_does_not_hide_the_others(registry: RunRegistry) -> None:
     (registry.root / "a" / "manifest.json").write_text("{")
     rows = {row["name"]: row["status"] for row in registry.rows()}
     assert rows == {"a": "unreadable", "b": "finished", "c": "unfinished"}
@@ -196,9 +196,9 @@ def test_an_unreadable_run_does_not_hide_the_others(registry: Registry) -> None:
         registry.run("a").manifest()
 
 
-def test_a_moved_registry_works(registry: Registry, tmp_path: Path) -> None:
+def test_a_moved_registry_works(registry: RunRegistry, tmp_path: Path) -> None:
     registry.rows()
-    moved = Registry(Path(shutil.copytree(registry.root, tmp_path / "elsewhere" / "deep")))
+    moved = RunRegistry(Path(shutil.copytree(registry.root, tmp_path / "elsewhere" / "deep")))
     assert [row["name"] for row in moved.rows()][:1] == ["c"]
     assert moved.resolve("b") == moved.root / "b" / "final.pt"
 
@@ -218,11 +218,11 @@ def test_a_moved_registry_works(registry: Registry, tmp_path: Path) -> None:
         ("b@2:anchor", "b/round-0002/anchor.pt"),
     ],
 )
-def test_addresses(registry: Registry, reference: str | None, file: str) -> None:
+def test_addresses(registry: RunRegistry, reference: str | None, file: str) -> None:
     assert registry.resolve(reference) == registry.root / file
 
 
-def test_means_of_a_kept_round_have_addresses(registry: Registry) -> None:
+def test_means_of_a_kept_round_have_addresses(registry: RunRegistry) -> None:
     run = registry.run("b")
     for path in (run.average("all", 1), run.average("sel", 1), run.average("all")):
         path.parent.mkdir(exist_ok=True)
@@ -243,7 +243,7 @@ def test_means_of_a_kept_round_have_addresses(registry: Registry) -> None:
     assert [address_of(registry.resolve(f"b@{one}")) for one in listed] == listed
 
 
-def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
+def test_a_file_is_its_own_address(registry: RunRegistry, run: RunFolder) -> None:
     assert registry.resolve(str(run.best)) == run.best
 
 
@@ -266,18 +266,18 @@ def test_a_file_is_its_own_address(registry: Registry, run: Run) -> None:
         (".", "is a folder, not a run"),
     ],
 )
-def test_bad_addresses(registry: Registry, reference: str, message: str) -> None:
+def test_bad_addresses(registry: RunRegistry, reference: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         registry.resolve(reference)
 
 
-def test_a_finished_run_without_its_final_model_says_what_it_has(registry: Registry) -> None:
+def test_a_finished_run_without_its_final_model_says_what_it_has(registry: RunRegistry) -> None:
     registry.run("a").final.unlink()
     with pytest.raises(UserError, match=r"'a'.*final\.pt.*last\.pt.*@best"):
         registry.resolve("a")
 
 
-def test_names_are_taken_once(registry: Registry) -> None:
+def test_names_are_taken_once(registry: RunRegistry) -> None:
     manifest = registry.run("a").manifest()
     with pytest.raises(UserError, match="--name"):
         registry.create(manifest)
@@ -289,11 +289,11 @@ def test_names_are_taken_once(registry: Registry) -> None:
             registry.create(manifest.model_copy(update={"name": bad}))
 
 
-def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: Registry) -> None:
+def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: RunRegistry) -> None:
     manifest = registry.run("a").manifest()
     tried = []
 
-    def make(name: str) -> Run:
+    def make(name: str) -> RunFolder:
         tried.append(name)
         if len(tried) == 1:  # another process is quicker
             registry.create(manifest.model_copy(update={"name": name}))
@@ -304,7 +304,7 @@ def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: Reg
 
 
 def test_a_pattern_is_of_names_and_a_file_is_itself(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: RunRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.create(registry.run("a").manifest().model_copy(update={"name": "a-2"}))
     assert registry.matching("a*@best") == ["a@best", "a-2@best"]
@@ -318,13 +318,13 @@ def test_a_pattern_is_of_names_and_a_file_is_itself(
 
 
 def test_an_empty_registry_says_what_to_do(tmp_path: Path) -> None:
-    assert Registry(tmp_path / "none").rows() == []
+    assert RunRegistry(tmp_path / "none").rows() == []
     assert not (tmp_path / "none").exists()
     with pytest.raises(UserError, match="fedscope train"):
-        Registry(tmp_path / "none").resolve(None)
+        RunRegistry(tmp_path / "none").resolve(None)
 
 
-def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: Registry) -> None:
+def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: RunRegistry) -> None:
     run = registry.run("a")
     for round, client in ((1, 0), (1, 1), (2, 1), (3, 0)):
         path = run.client(client, round)
@@ -335,7 +335,7 @@ def test_the_clients_of_a_round_are_their_last_uploads_by_then(registry: Registr
     assert run.clients() == [run.client(k) for k in (0, 1, 2)]
 
 
-def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
+def test_a_half_written_line_of_metrics_is_left_out(registry: RunRegistry) -> None:
     for name in ("a", "c"):
         with (registry.root / name / "metrics.jsonl").open("a") as handle:
             handle.write(json.dumps({"round": 3, "accuracy": 1.0})[:-4])
@@ -345,7 +345,7 @@ def test_a_half_written_line_of_metrics_is_left_out(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("line", ["{not json}\n", "[]\n", "\x00\x00\n"])
-def test_damaged_metrics_hide_one_run_only(registry: Registry, line: str) -> None:
+def test_damaged_metrics_hide_one_run_only(registry: RunRegistry, line: str) -> None:
     path = registry.run("a").folder / "metrics.jsonl"
     path.write_text(path.read_text() + line)
     with pytest.raises(UserError, match="line 3 "):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from fedscope.checkpoints.file.schema import MOST_ROWS, RowsSpec
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.rows import ClientRows, packed, read_rows, rows_trained_on
 from fedscope.errors import UserError
 from tests.checkpoints.cases import manifest
@@ -67,14 +67,14 @@ def test_no_manifest_asks_for_more_memory_than_any_run_needs() -> None:
         RowsSpec(sha256="0" * 64, counts=(MOST_ROWS, 1))
 
 
-def _held(run: Run | None, sha256: str, drawn: ClientRows) -> list[list[int]]:
+def _held(run: RunFolder | None, sha256: str, drawn: ClientRows) -> list[list[int]]:
     found = rows_trained_on(run, sha256, lambda: drawn, round=1, size=70_001, versions={"numpy": "1.2.3"})
     return _lists(found)
 
 
 def test_stored_rows_come_before_drawn_ones(tmp_path: Path) -> None:
     spec = ROWS.spec
-    run = Registry(tmp_path).create(manifest("a").model_copy(update={"rows": spec}), packed(ROWS))
+    run = RunRegistry(tmp_path).create(manifest("a").model_copy(update={"rows": spec}), packed(ROWS))
     assert run.manifest().rows == spec
     assert _held(run, spec.sha256, OTHER) == _lists(ROWS)
     assert _held(None, spec.sha256, ROWS) == _lists(ROWS)

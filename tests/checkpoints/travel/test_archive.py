@@ -16,7 +16,7 @@ from fedscope.checkpoints.file.container import members
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.export import export_safetensors, export_state_dict
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
@@ -39,7 +39,7 @@ def test_an_archive_holds_all_of_a_run(tmp_path: Path) -> None:
     export_run(run, tmp_path / "a.zip")
     export_run(run, tmp_path / "b.zip")
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
-    there = import_run(Registry(tmp_path / "there"), tmp_path / "a.zip")
+    there = import_run(RunRegistry(tmp_path / "there"), tmp_path / "a.zip")
     assert content(there.folder) == {
         name: data for name, data in before.items() if name not in (".half.tmp", "tensorboard/events")
     }
@@ -51,19 +51,19 @@ def test_a_taken_name_is_not_overwritten(tmp_path: Path) -> None:
     export_run(run, tmp_path / "a.zip")
     before = content(run.folder)
     with pytest.raises(UserError, match="--name"):
-        import_run(Registry(tmp_path), tmp_path / "a.zip")
+        import_run(RunRegistry(tmp_path), tmp_path / "a.zip")
     assert content(run.folder) == before
-    other = import_run(Registry(tmp_path), tmp_path / "a.zip", "other")
+    other = import_run(RunRegistry(tmp_path), tmp_path / "a.zip", "other")
     assert (other.name, other.manifest().name) == ("other", "other")
     assert list(verify_run(other)) == []
     with pytest.raises(UserError, match="is no run name"):
-        import_run(Registry(tmp_path), tmp_path / "a.zip", "../x")
+        import_run(RunRegistry(tmp_path), tmp_path / "a.zip", "../x")
 
 
 def test_one_checkpoint_travels_alone(tmp_path: Path) -> None:
     run = small_run(tmp_path)
     export_run(run, tmp_path / "a.zip", run.best)
-    alone = import_run(Registry(tmp_path), tmp_path / "a.zip", "alone")
+    alone = import_run(RunRegistry(tmp_path), tmp_path / "a.zip", "alone")
     assert [p.name for p in alone.folder.glob("*.pt")] == ["best.pt"]
     assert alone.manifest().partial
     assert not run.manifest().partial
@@ -102,12 +102,12 @@ def test_no_name_leads_out_of_the_registry(tmp_path: Path, name: str) -> None:
     run = small_run(tmp_path / "here")
     export_run(run, tmp_path / "a.zip")
     rewritten(tmp_path / "a.zip", tmp_path / "same.zip", {})
-    import_run(Registry(tmp_path / "same"), tmp_path / "same.zip")  # it is for the name
+    import_run(RunRegistry(tmp_path / "same"), tmp_path / "same.zip")  # it is for the name
     shutil.rmtree(tmp_path / "same")
     rewritten(tmp_path / "a.zip", tmp_path / "evil.zip", {name: b"evil"})
     before = set(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=r"no file of a run|not what it holds"):
-        import_run(Registry(tmp_path / "there"), tmp_path / "evil.zip")
+        import_run(RunRegistry(tmp_path / "there"), tmp_path / "evil.zip")
     assert set(tmp_path.rglob("*")) - before <= {tmp_path / "there"}
     assert not Path("/tmp/evil").exists()
 
@@ -125,7 +125,7 @@ def test_a_run_with_the_name_of_a_path_is_refused(tmp_path: Path) -> None:
         for name, data in held.items():
             new.writestr(name, data)
     with pytest.raises(UserError, match="is no run name"):
-        import_run(Registry(tmp_path / "deep" / "there"), tmp_path / "evil.zip")
+        import_run(RunRegistry(tmp_path / "deep" / "there"), tmp_path / "evil.zip")
     assert not (tmp_path / "evil").exists()
 
 
@@ -135,7 +135,7 @@ def test_bombs_are_not_unpacked(tmp_path: Path) -> None:
     rewritten(tmp_path / "a.zip", tmp_path / "b.zip", {"tags/x": bytes(10_000_000)}, compression=8)
     assert (tmp_path / "b.zip").stat().st_size < 1_000_000
     with pytest.raises(UserError, match="compressed"):
-        import_run(Registry(tmp_path / "there"), tmp_path / "b.zip")
+        import_run(RunRegistry(tmp_path / "there"), tmp_path / "b.zip")
     with zipfile.ZipFile(run.final) as old:
         held = {name: old.read(name) for name in old.namelist()}
     with zipfile.ZipFile(run.final, "w", zipfile.ZIP_DEFLATED) as new:
@@ -153,7 +153,7 @@ def test_a_link_in_an_archive_is_no_link_outside(tmp_path: Path) -> None:
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, "/etc/passwd")
     with pytest.raises(UserError, match="not what it holds"):
-        import_run(Registry(tmp_path / "there"), tmp_path / "a.zip")
+        import_run(RunRegistry(tmp_path / "there"), tmp_path / "a.zip")
     (run.folder / "best.pt").unlink()
     (run.folder / "best.pt").symlink_to("/etc/passwd")
     assert any("is a link" in fault.problem for fault in verify_run(run))
@@ -165,7 +165,7 @@ def test_a_link_in_an_archive_is_no_link_outside(tmp_path: Path) -> None:
 def test_other_files_are_no_archives(tmp_path: Path, bad: bytes) -> None:
     (tmp_path / "x.zip").write_bytes(bad)
     with pytest.raises(UserError, match="no archive of a run"):
-        import_run(Registry(tmp_path / "there"), tmp_path / "x.zip")
+        import_run(RunRegistry(tmp_path / "there"), tmp_path / "x.zip")
 
 
 def test_weights_leave_for_other_programs(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_weights_leave_for_other_programs(tmp_path: Path) -> None:
 
 def test_a_repeated_number_is_not_unfolded(tmp_path: Path) -> None:
     """A tensor of a terabyte may be one number in the file, repeated by its strides."""
-    run: Run = small_run(tmp_path)
+    run: RunFolder = small_run(tmp_path)
     content = torch.load(run.final, weights_only=True)
     content["state"] = {"w": torch.ones(1).expand(1 << 38)}
     torch.save(content, run.final)
@@ -223,9 +223,9 @@ def test_members_that_overlap_or_repeat_are_refused(tmp_path: Path) -> None:
         members(archive, path.stat().st_size)
 
 
-def test_a_run_under_another_name_is_analysed_under_it(run: Run, tmp_path: Path) -> None:
+def test_a_run_under_another_name_is_analysed_under_it(run: RunFolder, tmp_path: Path) -> None:
     export_run(run, tmp_path / "a.tar")
-    there = import_run(Registry(tmp_path / "r"), tmp_path / "a.tar", "mine")
+    there = import_run(RunRegistry(tmp_path / "r"), tmp_path / "a.tar", "mine")
     (problem,) = load([there.final], Source(samples=8))
     assert problem.title.startswith("mine@")
     assert problem.checkpoint["run"] == "mine"

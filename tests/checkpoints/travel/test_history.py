@@ -10,7 +10,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.history import history, pull_deleted
 from fedscope.checkpoints.travel.lists import Journey
 from fedscope.checkpoints.verification.verify import elsewhere, verify_run
@@ -55,12 +55,12 @@ CLONES: dict[str, list[str]] = {
 }
 
 
-def cloned(origin: Path, folder: Path, kind: str) -> Run:
+def cloned(origin: Path, folder: Path, kind: str) -> RunFolder:
     git(folder, "clone", "--quiet", *CLONES[kind], origin.as_uri(), "clone")
-    return Registry(folder / "clone" / REGISTRY).run("small")
+    return RunRegistry(folder / "clone" / REGISTRY).run("small")
 
 
-def pulled(run: Run) -> Journey:
+def pulled(run: RunFolder) -> Journey:
     with history(run.root) as commits:
         return pull_deleted(run, commits, lambda *_: None)
 
@@ -117,39 +117,39 @@ def test_a_model_of_an_earlier_run_of_the_name_is_not_taken(origin: Path, tmp_pa
         pull_deleted(run, commits, lambda *_: None, needed=True)
 
 
-def no_git(run: Run, _origin: Path, patch: pytest.MonkeyPatch) -> None:
+def no_git(run: RunFolder, _origin: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("PATH", str(run.root))
 
 
-def no_repository(run: Run, _origin: Path, patch: pytest.MonkeyPatch) -> None:
+def no_repository(run: RunFolder, _origin: Path, patch: pytest.MonkeyPatch) -> None:
     shutil.rmtree(run.root.parent / ".git")
     patch.setenv("GIT_CEILING_DIRECTORIES", str(run.root.parents[1]))
 
 
-def no_origin(run: Run, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
+def no_origin(run: RunFolder, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
     git(run.root, "remote", "remove", "origin")
 
 
-def no_network(run: Run, origin: Path, _patch: pytest.MonkeyPatch) -> None:
+def no_network(run: RunFolder, origin: Path, _patch: pytest.MonkeyPatch) -> None:
     git(run.root, "remote", "set-url", "origin", f"{origin.as_uri()}-away")
 
 
-def refused(run: Run, origin: Path, patch: pytest.MonkeyPatch) -> None:
+def refused(run: RunFolder, origin: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("GIT_ALLOW_PROTOCOL", "https")
 
 
-def another(run: Run, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
+def another(run: RunFolder, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
     known = {**run.manifest().checkpoints_deleted, "final.pt": "0" * 64}
     run.write_manifest(run.manifest().model_copy(update={"checkpoints_deleted": known}))
 
 
-def damaged(run: Run, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
+def damaged(run: RunFolder, _origin: Path, _patch: pytest.MonkeyPatch) -> None:
     (run.folder / "final.pt").write_bytes(b"no model")
     committed(run.root.parent)
     (run.folder / "final.pt").unlink()
 
 
-Broken = Callable[[Run, Path, pytest.MonkeyPatch], None]
+Broken = Callable[[RunFolder, Path, pytest.MonkeyPatch], None]
 BAD: list[tuple[str, Broken, str]] = [
     ("whole", no_git, "not found; install it"),
     ("whole", no_repository, "no repository"),

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
@@ -30,16 +30,16 @@ from tests.processes import processes, started
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return small_run(tmp_path_factory.mktemp("here"))
 
 
-def contents(run: Run) -> set[bytes]:
+def contents(run: RunFolder) -> set[bytes]:
     return {content for content in tree(run.folder).values() if content}
 
 
 def pulled(root: Path, place: Remote, report: Callable[[int, int, str], None] = quiet) -> int:
-    return pull_run(Registry(root), place, "small", report).moved
+    return pull_run(RunRegistry(root), place, "small", report).moved
 
 
 def ended_at(file: int) -> Callable[[int, int, str], None]:
@@ -80,17 +80,17 @@ def s3() -> Iterator[str]:
         process.join()
 
 
-def test_there_and_back_by_s3(s3: str, run: Run, tmp_path: Path) -> None:
+def test_there_and_back_by_s3(s3: str, run: RunFolder, tmp_path: Path) -> None:
     place = remote(f"{s3}/there/and/back/")
     assert push_run(run, place, quiet).moved == len(contents(run))
     assert push_run(run, place, quiet).moved == 0
     assert place.runs() == ["small"]
     assert pulled(tmp_path, remote(f"{s3}/there/and/back")) == len(contents(run))
     assert tree(tmp_path / "small") == tree(run.folder)
-    assert list(verify_run(Run(tmp_path / "small"))) == []
+    assert list(verify_run(RunFolder(tmp_path / "small"))) == []
 
 
-def test_s3_goes_on_after_an_end_midway(s3: str, run: Run, tmp_path: Path) -> None:
+def test_s3_goes_on_after_an_end_midway(s3: str, run: RunFolder, tmp_path: Path) -> None:
     place = remote(f"{s3}/ended")
     with pytest.raises(KeyboardInterrupt):
         push_run(run, place, ended_at(3))
@@ -98,12 +98,12 @@ def test_s3_goes_on_after_an_end_midway(s3: str, run: Run, tmp_path: Path) -> No
     assert push_run(run, place, quiet).moved < len(contents(run))
     with pytest.raises(KeyboardInterrupt):
         pulled(tmp_path, place, ended_at(3))
-    assert Registry(tmp_path).folders() == []
+    assert RunRegistry(tmp_path).folders() == []
     assert pulled(tmp_path, place) < len(contents(run))
     assert tree(tmp_path / "small") == tree(run.folder)
 
 
-def test_what_s3_refuses(s3: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_s3_refuses(s3: str, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no bucket"):
         push_run(run, remote("s3://another"), quiet)
     with pytest.raises(UserError, match="no pushed run"):
@@ -141,7 +141,7 @@ class Web:
 
 
 @pytest.fixture
-def web(run: Run, tmp_path: Path) -> Iterator[Web]:
+def web(run: RunFolder, tmp_path: Path) -> Iterator[Web]:
     """A web server of a folder to which ``run`` was pushed."""
     push_run(run, remote(str(tmp_path / "place")), quiet)
     web = Web(tmp_path / "place")
@@ -153,7 +153,7 @@ def web(run: Run, tmp_path: Path) -> Iterator[Web]:
     thread.join()
 
 
-def test_from_a_web_server(web: Web, run: Run, tmp_path: Path) -> None:
+def test_from_a_web_server(web: Web, run: RunFolder, tmp_path: Path) -> None:
     place = remote(web.url)
     assert place.runs() == ["small"]
     assert pulled(tmp_path / "there", place) == len(contents(run)) == len(web.asked)
@@ -213,7 +213,7 @@ def test_what_a_web_server_refuses(
     with pytest.raises(UserError, match=says) as told:
         pulled(tmp_path / "there", remote(web.url))
     assert "\n" not in str(told.value)
-    assert Registry(tmp_path / "there").folders() == []
+    assert RunRegistry(tmp_path / "there").folders() == []
 
 
 def test_a_server_that_is_not_there(web: Web, tmp_path: Path) -> None:
@@ -223,7 +223,7 @@ def test_a_server_that_is_not_there(web: Web, tmp_path: Path) -> None:
 
 
 def test_a_pull_that_is_killed_goes_on_where_it_was(
-    web: Web, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: Web, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGKILL while one object hangs, the others having arrived; these are not asked for again."""
     monkeypatch.chdir(tmp_path)
@@ -242,7 +242,7 @@ def test_a_pull_that_is_killed_goes_on_where_it_was(
         os.kill(command.pid, signal.SIGKILL)
         command.finish()
     released.set()
-    assert Registry(tmp_path / "there").folders() == []
+    assert RunRegistry(tmp_path / "there").folders() == []
     web.refuse, web.asked = lambda _handler: False, []
     assert pulled(tmp_path / "there", remote(web.url)) == 1
     assert [slow in asked for asked in web.asked] == [True]

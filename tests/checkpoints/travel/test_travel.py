@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel import lists, push
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.archive import export_run, import_run
@@ -64,12 +64,12 @@ def quiet(_done: int, _total: int, _name: str) -> None:
     pass
 
 
-def pushed(run: Run, place: Folder) -> Journey:
+def pushed(run: RunFolder, place: Folder) -> Journey:
     return push_run(run, place, quiet)
 
 
 def pulled(root: Path, place: Folder, name: str = "small", called: str | None = None) -> Journey:
-    return pull_run(Registry(root), place, name, quiet, called)
+    return pull_run(RunRegistry(root), place, name, quiet, called)
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -85,12 +85,12 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(once: Path, tmp_path: Path) -> Run:
-    return Run(Path(shutil.copytree(once / "here", tmp_path / "here")) / "small")
+def run(once: Path, tmp_path: Path) -> RunFolder:
+    return RunFolder(Path(shutil.copytree(once / "here", tmp_path / "here")) / "small")
 
 
 @pytest.fixture
-def place(run: Run, once: Path, tmp_path: Path) -> Counted:
+def place(run: RunFolder, once: Path, tmp_path: Path) -> Counted:
     """A folder to which ``run`` was pushed."""
     return Counted(Path(shutil.copytree(once / "place", tmp_path / "place")))
 
@@ -109,12 +109,12 @@ def object_of(place: Counted, name: str) -> Path:
     return place.root / f"objects/{sha256[:2]}/{sha256[2:]}"
 
 
-def test_a_run_arrives_as_it_was(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_a_run_arrives_as_it_was(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     assert pulled(tmp_path / "there", place).files == len(tree(run.folder))
-    copy = Run(tmp_path / "there" / "small")
+    copy = RunFolder(tmp_path / "there" / "small")
     assert tree(copy.folder) == tree(run.folder)
     assert copy.tags() == ("good", "paper")
-    assert [*verify_run(copy), *verify_root(Registry(tmp_path / "there"))] == []
+    assert [*verify_run(copy), *verify_root(RunRegistry(tmp_path / "there"))] == []
     assert not list((tmp_path / "there").glob(".*"))
     for path in (place.root / "objects").rglob("*"):
         if path.is_file():
@@ -122,7 +122,7 @@ def test_a_run_arrives_as_it_was(run: Run, place: Counted, tmp_path: Path) -> No
             assert path.relative_to(place.root).as_posix() == f"objects/{digest[:2]}/{digest[2:]}"
 
 
-def test_nothing_travels_twice(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_nothing_travels_twice(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     contents = {content for content in tree(run.folder).values() if content}
     assert len(list((place.root / "objects").rglob("*/*"))) == len(contents)
     assert pushed(run, place).moved == 0
@@ -134,7 +134,7 @@ def test_nothing_travels_twice(run: Run, place: Counted, tmp_path: Path) -> None
     assert 0 < pushed(other, place).moved < len(contents)
 
 
-def test_a_push_that_ends_midway_shows_no_run_and_goes_on(run: Run, tmp_path: Path) -> None:
+def test_a_push_that_ends_midway_shows_no_run_and_goes_on(run: RunFolder, tmp_path: Path) -> None:
     needed = len({content for content in tree(run.folder).values() if content})
     for fail in range(1, needed + 1):
         root = tmp_path / f"place{fail}"
@@ -150,7 +150,9 @@ def test_a_push_that_ends_midway_shows_no_run_and_goes_on(run: Run, tmp_path: Pa
         assert tree(tmp_path / f"there{fail}" / "small") == tree(run.folder)
 
 
-def test_a_pull_that_ends_midway_shows_no_run_and_goes_on(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_a_pull_that_ends_midway_shows_no_run_and_goes_on(
+    run: RunFolder, place: Counted, tmp_path: Path
+) -> None:
     needed = len({content for content in tree(run.folder).values() if content})
     for fail in range(1, needed + 1):
         root = tmp_path / f"there{fail}"
@@ -158,8 +160,8 @@ def test_a_pull_that_ends_midway_shows_no_run_and_goes_on(run: Run, place: Count
             pulled(root, Counted(place.root, fail))
         here = {content for content in tree(root / ".small.pull" / "small").values() if content}
         assert fail - 1 <= len(here) < needed
-        assert Registry(root).folders() == []
-        assert any("left over" in fault.problem for fault in verify_root(Registry(root)))
+        assert RunRegistry(root).folders() == []
+        assert any("left over" in fault.problem for fault in verify_root(RunRegistry(root)))
         again = Counted(place.root)
         assert pulled(root, again).moved == len(again.objects) == needed - len(here)
         assert tree(root / "small") == tree(run.folder)
@@ -167,7 +169,7 @@ def test_a_pull_that_ends_midway_shows_no_run_and_goes_on(run: Run, place: Count
         assert not list(root.glob(".*"))
 
 
-def test_what_a_killed_pull_left_is_not_believed(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_what_a_killed_pull_left_is_not_believed(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     collected = tmp_path / "there" / ".small.pull" / "small"
     collected.mkdir(parents=True)
     shutil.copy(run.final, collected)
@@ -181,10 +183,12 @@ def test_what_a_killed_pull_left_is_not_believed(run: Run, place: Counted, tmp_p
 
 
 def faults(root: Path) -> list[str]:
-    return [fault.problem for run in Registry(root).folders() for fault in verify_run(run)]
+    return [fault.problem for run in RunRegistry(root).folders() for fault in verify_run(run)]
 
 
-def test_a_run_that_went_on_replaces_its_earlier_state(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_a_run_that_went_on_replaces_its_earlier_state(
+    run: RunFolder, place: Counted, tmp_path: Path
+) -> None:
     pulled(tmp_path / "there", place)
     run.final.rename(run.last)
     run.append_metrics(Round(round=4, loss=0.1))
@@ -195,14 +199,14 @@ def test_a_run_that_went_on_replaces_its_earlier_state(run: Run, place: Counted,
     with pytest.raises(UserError, match="another state"):
         pulled(tmp_path / "there", place)
     with pytest.raises(UserError, match="round 4"):
-        pushed(Run(tmp_path / "there" / "small"), place)
+        pushed(RunFolder(tmp_path / "there" / "small"), place)
     pulled(tmp_path / "there", place, called="later")
-    assert Run(tmp_path / "there" / "later").manifest().name == "later"
-    assert len(Run(tmp_path / "there" / "later").metrics()) == 4
+    assert RunFolder(tmp_path / "there" / "later").manifest().name == "later"
+    assert len(RunFolder(tmp_path / "there" / "later").metrics()) == 4
     assert faults(tmp_path / "there") == []
 
 
-def test_another_run_of_the_name_is_not_replaced(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_another_run_of_the_name_is_not_replaced(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     other = small_run(tmp_path / "elsewhere")
     other.write_manifest(other.manifest().model_copy(update={"created": "2026-02-02T00:00:00+00:00"}))
     before = tree(place.root)
@@ -214,9 +218,11 @@ def test_another_run_of_the_name_is_not_replaced(run: Run, place: Counted, tmp_p
     assert tree(other.folder)["manifest.json"] == (other.folder / "manifest.json").read_bytes()
 
 
-def test_a_whole_run_is_not_replaced_by_one_of_its_models(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_a_whole_run_is_not_replaced_by_one_of_its_models(
+    run: RunFolder, place: Counted, tmp_path: Path
+) -> None:
     export_run(run, tmp_path / "best.zip", only=run.best)
-    alone = import_run(Registry(tmp_path / "elsewhere"), tmp_path / "best.zip")
+    alone = import_run(RunRegistry(tmp_path / "elsewhere"), tmp_path / "best.zip")
     before = tree(place.root)
     with pytest.raises(UserError, match=r"partial here, without final\.pt"):
         pushed(alone, place)
@@ -226,7 +232,7 @@ def test_a_whole_run_is_not_replaced_by_one_of_its_models(run: Run, place: Count
     pushed(alone, Counted(tmp_path / "other"))
 
 
-def result(run: Run, key: str, sha256: str) -> Path:
+def result(run: RunFolder, key: str, sha256: str) -> Path:
     """Write a kept result of a model that has this hash."""
     path = run.root / layout.ANALYSIS / f"{key * 32}.json"
     path.parent.mkdir(exist_ok=True)
@@ -234,7 +240,7 @@ def result(run: Run, key: str, sha256: str) -> Path:
     return path
 
 
-def test_results_of_a_run_s_models_travel_with_it(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_results_of_a_run_s_models_travel_with_it(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     best, final = (load_checkpoint(path).sha256 for path in (run.best, run.final))
     delete_checkpoints(run, ["best.pt"])
     own = [result(run, "a", final), result(run, "b", best)]
@@ -255,7 +261,9 @@ def test_results_of_a_run_s_models_travel_with_it(run: Run, place: Counted, tmp_
     assert (there / own[0].name).read_text() == "of another version of the code"
 
 
-def test_a_deleted_model_stays_at_the_remote_and_comes_back(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_a_deleted_model_stays_at_the_remote_and_comes_back(
+    run: RunFolder, place: Counted, tmp_path: Path
+) -> None:
     before = tree(run.folder)
     delete_checkpoints(run, ["best.pt", "final.pt"])
     pushed(run, place)
@@ -266,7 +274,7 @@ def test_a_deleted_model_stays_at_the_remote_and_comes_back(run: Run, place: Cou
     assert (faults(run.root), pulled(run.root, place).moved) == ([], 0)
 
 
-def test_another_model_than_was_deleted_is_not_taken(run: Run, place: Counted) -> None:
+def test_another_model_than_was_deleted_is_not_taken(run: RunFolder, place: Counted) -> None:
     delete_checkpoints(run, ["final.pt"])
     run.write_manifest(run.manifest().model_copy(update={"checkpoints_deleted": {"final.pt": "0" * 64}}))
     with pytest.raises(UserError, match="nothing was changed"):
@@ -274,7 +282,7 @@ def test_another_model_than_was_deleted_is_not_taken(run: Run, place: Counted) -
     assert (run.final.exists(), [path.name for path in run.root.iterdir()]) == (False, ["small"])
 
 
-def test_a_list_of_what_is_here_has_no_deleted_model(run: Run) -> None:
+def test_a_list_of_what_is_here_has_no_deleted_model(run: RunFolder) -> None:
     here = Counted(run.root)
     pushed(run, here)
     run.write_manifest(run.manifest().model_copy(update={"partial": True}))
@@ -283,7 +291,7 @@ def test_a_list_of_what_is_here_has_no_deleted_model(run: Run) -> None:
     assert "final.pt" not in read_list(here, "small").files
 
 
-def test_a_damaged_run_is_not_pushed(run: Run, tmp_path: Path) -> None:
+def test_a_damaged_run_is_not_pushed(run: RunFolder, tmp_path: Path) -> None:
     (run.folder / "notes.txt").write_text("not a run's, and no fault of its files")
     pushed(run, Counted(tmp_path / "a"))
     assert "notes" not in (tmp_path / "a" / "runs" / "small.json").read_text()
@@ -317,16 +325,16 @@ def make_a_pipe(path: Path) -> None:
     ids=["bit", "gone", "short", "long", "folder", "pipe"],
 )
 def test_a_damaged_object_is_told(
-    damage: Callable[[Path], object], run: Run, place: Counted, tmp_path: Path
+    damage: Callable[[Path], object], run: RunFolder, place: Counted, tmp_path: Path
 ) -> None:
     damage(object_of(place, "final.pt"))
     with pytest.raises(UserError, match=r"objects/") as told:
         pulled(tmp_path / "there", place)
     assert "\n" not in str(told.value)
-    assert Registry(tmp_path / "there").folders() == []
+    assert RunRegistry(tmp_path / "there").folders() == []
 
 
-def test_an_object_that_was_cut_off_is_sent_again(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_an_object_that_was_cut_off_is_sent_again(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     path = object_of(place, "final.pt")
     path.write_bytes(path.read_bytes()[:-1])
     assert pushed(run, place).moved == 1
@@ -365,7 +373,7 @@ def test_a_forged_list_is_refused(
     with pytest.raises(UserError, match=says) as told:
         pulled(tmp_path / "there", place)
     assert "\n" not in str(told.value)
-    assert Registry(tmp_path / "there").folders() == []
+    assert RunRegistry(tmp_path / "there").folders() == []
     assert {path.relative_to(tmp_path).parts[0] for path in set(tmp_path.rglob("*")) - before} <= {"there"}
 
 
@@ -399,12 +407,12 @@ def test_a_link_where_a_run_is_collected_is_not_followed(place: Counted, tmp_pat
     shutil.rmtree(place.root / "objects")
     (place.root / "objects").symlink_to(victim)
     with pytest.raises(UserError, match="link"):
-        pushed(Run(tmp_path / "here" / "small"), place)
+        pushed(RunFolder(tmp_path / "here" / "small"), place)
     assert list(victim.iterdir()) == []
 
 
 def test_a_place_that_hardly_sends_is_given_up(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Folder("there", tmp_path / "there")
     push_run(run, place, quiet)
@@ -412,7 +420,7 @@ def test_a_place_that_hardly_sends_is_given_up(
     monkeypatch.setattr(lists, "monotonic", lambda: next(clock))
     monkeypatch.setattr(Folder, "read", lambda *_: (bytes([byte]) for byte in itertools.repeat(32)))
     with pytest.raises(UserError, match=r"there sends 0 bytes a second; run the same command again later"):
-        pull_run(Registry(tmp_path / "here"), place, "small", quiet)
+        pull_run(RunRegistry(tmp_path / "here"), place, "small", quiet)
 
 
 def test_what_a_mistyped_place_sends_is_not_called_damaged(tmp_path: Path) -> None:
@@ -421,10 +429,10 @@ def test_what_a_mistyped_place_sends_is_not_called_damaged(tmp_path: Path) -> No
     with pytest.raises(
         UserError, match=r"is none, or is damaged .*; give the URL that `fedscope runs push` was"
     ):
-        pull_run(Registry(tmp_path / "here"), Folder("there", tmp_path / "there"), "small", quiet)
+        pull_run(RunRegistry(tmp_path / "here"), Folder("there", tmp_path / "there"), "small", quiet)
 
 
-def test_what_is_pushed_anew_meanwhile_is_told(run: Run, place: Counted, tmp_path: Path) -> None:
+def test_what_is_pushed_anew_meanwhile_is_told(run: RunFolder, place: Counted, tmp_path: Path) -> None:
     class Changing(Counted):
         def read(self, name: str) -> Generator[bytes, None, None]:
             if name.startswith("objects/"):
@@ -436,22 +444,24 @@ def test_what_is_pushed_anew_meanwhile_is_told(run: Run, place: Counted, tmp_pat
         pulled(tmp_path / "there", Changing(place.root))
 
 
-def test_a_registry_that_is_its_own_remote_gets_lists_alone(run: Run, tmp_path: Path) -> None:
+def test_a_registry_that_is_its_own_remote_gets_lists_alone(run: RunFolder, tmp_path: Path) -> None:
     root = run.folder.parent
     before = tree(run.folder)
     assert pushed(run, Counted(root)).moved == 0
     assert sorted(path.name for path in root.iterdir() if path.name != "index.sqlite") == ["runs", "small"]
     pulled(tmp_path / "there", Counted(root))
     assert tree(tmp_path / "there" / "small") == before == tree(run.folder)
-    assert [*verify_root(Registry(root)), *verify_run(run)] == []
+    assert [*verify_root(RunRegistry(root)), *verify_run(run)] == []
     (root / "runs").rename(tmp_path / "lists")
     small_run(root, "runs")
     with pytest.raises(UserError, match="another URL"):
         pushed(run, Counted(root))
 
 
-def test_a_run_in_training_is_not_pushed(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(_run: Run, **_how: object) -> None:
+def test_a_run_in_training_is_not_pushed(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(_run: RunFolder, **_how: object) -> None:
         with pytest.raises(UserError, match="training"), run.locked():
             pass
 
@@ -550,5 +560,5 @@ def test_what_is_on_the_way_ends_with_an_interruption(place: Counted, tmp_path: 
 
     slow = Slow(place.root)
     with pytest.raises(KeyboardInterrupt):
-        pull_run(Registry(tmp_path / "there"), slow, "small", report)
+        pull_run(RunRegistry(tmp_path / "there"), slow, "small", report)
     assert slow.parts < 900

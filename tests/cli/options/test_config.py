@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from tests.cli.conftest import Command
 
 HERE = ("--registry", "runs")
@@ -32,11 +32,11 @@ def test_the_command_line_comes_before_the_file_and_that_before_the_preset(fedsc
     done = fedscope("train", "--config", "mine.toml", "--batch-size", "32", "--set", "man.half=false",
                     "--name", "a", *HERE)  # fmt: skip
     assert done.code == 0, done.err
-    settings = Registry(Path("runs")).run("a").manifest().settings
+    settings = RunRegistry(Path("runs")).run("a").manifest().settings
     assert (settings.batch_size, settings.clients, settings.clip) == (32, 3, 10.0)
     assert (settings.options["man.zeta"], settings.options["man.half"]) == (0.25, False)
     assert fedscope("train", "--config", "mine.toml", "--set", "man.zeta=0.5", "--name", "b", *HERE).code == 0
-    assert Registry(Path("runs")).run("b").manifest().settings.options["man.zeta"] == 0.5
+    assert RunRegistry(Path("runs")).run("b").manifest().settings.options["man.zeta"] == 0.5
 
 
 def test_a_run_from_the_file_of_another_is_the_same_run(fedscope: Command) -> None:
@@ -45,7 +45,7 @@ def test_a_run_from_the_file_of_another_is_the_same_run(fedscope: Command) -> No
     exported = fedscope("runs", "export", "a", "--format", "config", "--out", "a.toml", *HERE)
     assert (exported.code, exported.out) == (0, "a.toml\n")
     assert fedscope("train", "--config", "a.toml", "--name", "b", *HERE).code == 0
-    one, two = (Registry(Path("runs")).run(name) for name in "ab")
+    one, two = (RunRegistry(Path("runs")).run(name) for name in "ab")
     assert one.manifest().settings == two.manifest().settings
     assert two.manifest().preset is not None
     assert load_checkpoint(one.final).sha256 == load_checkpoint(two.final).sha256

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import Targets
 from tests.cli.conftest import Command
@@ -126,7 +126,7 @@ def test_the_table_has_every_option(command: str) -> None:
 
 @pytest.mark.parametrize(("command", "option"), TABLE)
 def test_an_option_reaches_what_measures(
-    fedscope: Command, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, option: str
+    fedscope: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch, command: str, option: str
 ) -> None:
     seen: list[Any] = []
     Path("elsewhere").symlink_to(run.folder.parent)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.landscape.published.estimators import published_comparison, published_trace
 from fedscope.landscape.published.resampling import Resampled
@@ -25,10 +25,10 @@ FAST = ("--samples", "48", "--threads", "1", "--probes", "2")
 SMALL = ("--threads", "1", "--batch-size", "4", "--product-batches", "1")
 
 
-def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: Run) -> None:
+def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: RunFolder) -> None:
     small = ("--model", "mlp_digits", "--clients", "3", "--rounds", "1", "--epochs", "1", "--threads", "1")
     assert fedscope("train", *small, "--name", "small").code == 0
-    run = Run(run.folder.parent / "small")
+    run = RunFolder(run.folder.parent / "small")
     done = fedscope("hessian", "small", "--reading", "code", *SMALL, "--clients", "--json", "code.json")
     assert done.code == 0, done.err
     assert "reading code" in done.out
@@ -54,7 +54,7 @@ def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: Run) -
         assert cross[name]["parameter"] is None
 
 
-def test_what_the_user_sets_is_not_the_readings_to_set(fedscope: Command, run: Run) -> None:
+def test_what_the_user_sets_is_not_the_readings_to_set(fedscope: Command, run: RunFolder) -> None:
     chosen = (
         "--global-model",
         "final",
@@ -94,7 +94,7 @@ def test_probes_until_the_intervals_are_narrow(fedscope: Command) -> None:
     assert 0 <= low <= cross["H_N"]["tensor"]["value"] <= high
 
 
-def test_overlap_of_the_clients_eigenspaces(fedscope: Command, run: Run) -> None:
+def test_overlap_of_the_clients_eigenspaces(fedscope: Command, run: RunFolder) -> None:
     few = (*FAST, "--clients", "--client-probes", "3", "--overlap", "2", "--json", "-")
     record = fedscope("hessian", "tiny", *few).json
     assert len(record["eigenvalues"]) == 1

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.workflows.train.request import Trained
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.workflows.train.request import TrainedRun
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--registry", "runs")
@@ -31,7 +31,7 @@ def test_an_interrupted_row_goes_on_with_the_same_settings(fedscope: Command) ->
     again = ("--resume", "--name", "cut", "--seeds", "0,1", "--registry", "runs", "--json")
     resumed = fedscope("train", *again).json
     assert [r["accuracy"] for r in resumed] == [r["accuracy"] for r in wanted]
-    settings = Registry(Path("runs")).run("cut-s1").manifest().settings
+    settings = RunRegistry(Path("runs")).run("cut-s1").manifest().settings
     assert (settings.seed, settings.lr, settings.rounds) == (1, 0.02, 2)
 
 
@@ -54,7 +54,7 @@ def test_the_mean_leaves_out_runs_without_an_accuracy(
     accuracies: tuple[float | None, ...], printed: str, fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [
-        Trained(
+        TrainedRun(
             f"a-s{seed}", "runs", "finished", seed, 0.1, "final.pt", "best.pt", accuracy=0.25,
             best_accuracy=best, best_half_accuracy=None, chosen_on="test", rounds=2,
         )

@@ -11,13 +11,13 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from tests.checkpoints.cases import manifest, small_run
 from tests.cli.conftest import Command, Outcome
 
 
 @pytest.fixture
-def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRegistry:
     """Three runs that differ in their settings, the newest unfinished."""
     root = tmp_path / "registry"
     for day, (name, method, rate) in enumerate(
@@ -30,11 +30,11 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
         run.write_manifest(described.model_copy(update=update))
     (root / "c" / "final.pt").rename(root / "c" / "last.pt")
     monkeypatch.setenv("FEDSCOPE_REGISTRY", str(root))
-    return Registry(root)
+    return RunRegistry(root)
 
 
 @pytest.fixture
-def command(fedscope: Command, registry: Registry) -> Command:
+def command(fedscope: Command, registry: RunRegistry) -> Command:
     return fedscope
 
 
@@ -42,7 +42,7 @@ def listed(command: Command, *arguments: str) -> list[str]:
     return [row["name"] for row in command("runs", "list", "--json", *arguments).json]
 
 
-def test_filters_and_order(command: Command, registry: Registry) -> None:
+def test_filters_and_order(command: Command, registry: RunRegistry) -> None:
     assert listed(command) == ["c", "a", "b"]
     assert listed(command, "--method", "fedavg") == ["c", "b"]
     assert listed(command, "--method", "fed*x") == ["a"]
@@ -63,7 +63,7 @@ def test_filters_and_order(command: Command, registry: Registry) -> None:
 
 
 def test_a_terminal_is_shown_a_page_and_a_pipe_all(
-    command: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch
+    command: Command, registry: RunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fedscope.cli.runs.runs.PAGE", 2)
     assert [listed(command, "--page", page) for page in ("1", "2")] == [["c", "a"], ["b"]]
@@ -91,7 +91,7 @@ def test_tags(command: Command) -> None:
     assert "good paper" in command("runs", "list").out
 
 
-def test_an_accuracy_is_a_percentage_in_every_table(command: Command, registry: Registry) -> None:
+def test_an_accuracy_is_a_percentage_in_every_table(command: Command, registry: RunRegistry) -> None:
     (row,) = command("runs", "list", "--columns", "name, accuracy, best", "--method", "*", "--json").json[:1]
     shown = command("runs", "list", "--columns", "name, accuracy, best").out
     assert row["accuracy"] < 1
@@ -110,7 +110,7 @@ def test_diff(command: Command) -> None:
     assert "the same settings" in command("runs", "diff", "a", "a").out
 
 
-def test_diff_compares_the_methods_options(command: Command, registry: Registry) -> None:
+def test_diff_compares_the_methods_options(command: Command, registry: RunRegistry) -> None:
     for name, options in (("a", {"prox.mu": 0.5, "prox.form": "norm"}), ("b", {"prox.mu": 0.25})):
         found = registry.run(name)
         settings = found.manifest().settings.model_copy(
@@ -121,7 +121,7 @@ def test_diff_compares_the_methods_options(command: Command, registry: Registry)
     assert differing == {"option prox.mu": [0.5, 0.25], "option prox.form": ["norm", None]}
 
 
-def test_delete_asks(command: Command, registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delete_asks(command: Command, registry: RunRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     done = command("runs", "delete", "a")
     assert (done.code, "add --yes" in done.err) == (2, True)
     monkeypatch.setattr(sys, "stdin", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})("n\n"))
@@ -131,8 +131,8 @@ def test_delete_asks(command: Command, registry: Registry, monkeypatch: pytest.M
     assert [path.name for path in registry.root.iterdir()] == ["c"]
 
 
-def test_the_clients_alone_are_deleted(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    copy = Run(shutil.copytree(run.folder, tmp_path / run.name))
+def test_the_clients_alone_are_deleted(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(shutil.copytree(run.folder, tmp_path / run.name))
     kept = copy.client(0, round=1)
     kept.parent.mkdir(parents=True)
     shutil.copy(copy.client(0), kept)
@@ -155,15 +155,15 @@ def test_the_clients_alone_are_deleted(fedscope: Command, run: Run, tmp_path: Pa
     assert fedscope("runs", "verify", "--registry", str(tmp_path)).code == 0
 
 
-def test_an_unfinished_run_keeps_its_clients(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    copy = Run(shutil.copytree(run.folder, tmp_path / run.name))
+def test_an_unfinished_run_keeps_its_clients(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(shutil.copytree(run.folder, tmp_path / run.name))
     copy.final.rename(copy.last)
     done = fedscope("runs", "delete", run.name, "--clients", "--yes", "--registry", str(tmp_path))
     assert (done.code, "is unfinished" in done.err, len(copy.clients())) == (2, True, 3)
 
 
-def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    copy, best = Run(shutil.copytree(run.folder, tmp_path / run.name)), load_checkpoint(run.best).sha256
+def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
+    copy, best = RunFolder(shutil.copytree(run.folder, tmp_path / run.name)), load_checkpoint(run.best).sha256
 
     def delete(*names: str, more: str = "--yes") -> Outcome:
         options = [word for name in names for word in ("--checkpoint", name)]
@@ -188,8 +188,10 @@ def test_a_global_checkpoint_alone_is_deleted(fedscope: Command, run: Run, tmp_p
     assert "is unfinished" in delete("initial.pt").err
 
 
-def test_a_run_without_its_final_model_stays_finished(fedscope: Command, run: Run, tmp_path: Path) -> None:
-    copy = Run(Path(shutil.copytree(run.folder, tmp_path / run.name)))
+def test_a_run_without_its_final_model_stays_finished(
+    fedscope: Command, run: RunFolder, tmp_path: Path
+) -> None:
+    copy = RunFolder(Path(shutil.copytree(run.folder, tmp_path / run.name)))
     final = load_checkpoint(copy.final).sha256
 
     def said(*words: str) -> Outcome:
@@ -210,8 +212,8 @@ def test_a_run_without_its_final_model_stays_finished(fedscope: Command, run: Ru
     assert copy.metrics() == run.metrics()
 
 
-def test_a_run_whose_final_model_came_back_goes_on(run: Run, tmp_path: Path) -> None:
-    copy = Run(Path(shutil.copytree(run.folder, tmp_path / run.name)))
+def test_a_run_whose_final_model_came_back_goes_on(run: RunFolder, tmp_path: Path) -> None:
+    copy = RunFolder(Path(shutil.copytree(run.folder, tmp_path / run.name)))
     delete_checkpoints(copy, ["final.pt", "best.pt"])
     shutil.copy(run.final, copy.final)
     copy.extend(copy.manifest().settings.rounds + 1)
@@ -219,7 +221,7 @@ def test_a_run_whose_final_model_came_back_goes_on(run: Run, tmp_path: Path) -> 
     assert list(copy.manifest().checkpoints_deleted) == ["best.pt"]
 
 
-def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: Path) -> None:
+def test_a_link_is_not_deleted(command: Command, registry: RunRegistry, tmp_path: Path) -> None:
     shutil.move(registry.root / "a", tmp_path / "elsewhere")
     (registry.root / "a").symlink_to(tmp_path / "elsewhere")
     done = command("runs", "delete", "a", "--yes")
@@ -227,7 +229,7 @@ def test_a_link_is_not_deleted(command: Command, registry: Registry, tmp_path: P
     assert (tmp_path / "elsewhere" / "final.pt").is_file()
 
 
-def test_rebuild_restores_the_listing(command: Command, registry: Registry) -> None:
+def test_rebuild_restores_the_listing(command: Command, registry: RunRegistry) -> None:
     before = command("runs", "list", "--json").json
     (registry.root / "index.sqlite").write_bytes(b"not a database, and longer than its header would be")
     assert "index.sqlite: damaged" in command("runs", "verify").out
@@ -237,9 +239,9 @@ def test_rebuild_restores_the_listing(command: Command, registry: Registry) -> N
 
 
 def test_a_run_that_is_being_trained_is_not_called_damaged(
-    fedscope: Command, run: Run, tmp_path: Path
+    fedscope: Command, run: RunFolder, tmp_path: Path
 ) -> None:
-    copy = Run(Path(shutil.copytree(run.folder, tmp_path / "r" / run.name)))
+    copy = RunFolder(Path(shutil.copytree(run.folder, tmp_path / "r" / run.name)))
     copy.best.unlink()
     with copy.locked():
         done = fedscope("runs", "verify", "--registry", "r")
@@ -248,10 +250,10 @@ def test_a_run_that_is_being_trained_is_not_called_damaged(
     assert "best.pt" in fedscope("runs", "verify", "--registry", "r").out
 
 
-def test_verify_names_every_fault(fedscope: Command, run: Run, tmp_path: Path) -> None:
+def test_verify_names_every_fault(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
     root = tmp_path / "r"
     for name in ("moved", "whole", "mixed", "gone", "edited", "bare"):
-        copy = Run(Path(shutil.copytree(run.folder, root / name)))
+        copy = RunFolder(Path(shutil.copytree(run.folder, root / name)))
         copy.write_manifest(run.manifest().model_copy(update={"name": name}))
     verify = ("runs", "verify", "--registry", "r")
     done = fedscope(*verify)
@@ -313,7 +315,7 @@ def test_a_run_travels(fedscope: Command, tmp_path: Path, monkeypatch: pytest.Mo
         assert (tmp_path / kind).stat().st_size > 4000
 
 
-def test_from_a_figure_back_to_the_code(fedscope: Command, run: Run, tmp_path: Path) -> None:
+def test_from_a_figure_back_to_the_code(fedscope: Command, run: RunFolder, tmp_path: Path) -> None:
     flags = ("--samples", "64", "--threads", "1", "--device", "cpu")
     figure = ("plot-landscape", "tiny", *flags, "--directions", "random", "--grid", "3", "--out", "l.png")
     assert fedscope(*figure, "--json", "l.json").code == 0
@@ -337,7 +339,7 @@ def test_from_a_figure_back_to_the_code(fedscope: Command, run: Run, tmp_path: P
     assert (done.code, "names no analysis" in done.err) == (2, True)
 
 
-def test_what_steers_a_terminal_is_shown_and_not_sent(command: Command, registry: Registry) -> None:
+def test_what_steers_a_terminal_is_shown_and_not_sent(command: Command, registry: RunRegistry) -> None:
     run = registry.run("a")
     evil = "\x1b[2J\x1b]0;owned\x07\u202e\x9b31m"
     described = run.manifest()
@@ -351,7 +353,7 @@ def test_what_steers_a_terminal_is_shown_and_not_sent(command: Command, registry
     assert "\\x1b[2J" in command("runs", "show", "a").out
 
 
-def test_a_changed_manifest_is_told_in_one_line(command: Command, registry: Registry) -> None:
+def test_a_changed_manifest_is_told_in_one_line(command: Command, registry: RunRegistry) -> None:
     path = registry.root / "a" / "manifest.json"
     path.write_text(path.read_text().replace("0.01", "0.02"))
     done = command("runs", "show", "a")

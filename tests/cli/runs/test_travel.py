@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.push import push_run
 from tests.checkpoints.cases import small_run
@@ -77,4 +77,4 @@ def test_what_cannot_travel_is_one_line(command: Command, arguments: tuple[str, 
     assert says in done.err
     assert "SECRET" not in done.err
     assert done.err.splitlines()[-1].startswith("Error: ")
-    assert Registry(Path("there")).folders() == []
+    assert RunRegistry(Path("there")).folders() == []

@@ -11,30 +11,30 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.cli import data, figures
 from fedscope.cli.runs import show as runs_show
 from fedscope.errors import UserError
 from fedscope.landscape import spectral_density
 from fedscope.workflows import catalogues, report
 from fedscope.workflows.curvature import checkpoints
-from fedscope.workflows.results import answers, basis
+from fedscope.workflows.results import answer_files, answers
 from tests.cli.conftest import Command, Outcome
 
 ASKED = ("hessian", "tiny", "--samples", "16", "--probes", "2", "--tol", "0.5", "--batch-size", "8")
 SEVERAL = ("hessian", "tiny@1", "tiny@best", *ASKED[2:], "--top-k", "2", "--layers")
 CLIENTS = (*ASKED, "--clients", "--client-probes", "3")
 CURVATURE = checkpoints.curvature
-Measured = list[basis.Place | None]
+Measured = list[answer_files.AnswerFile | None]
 
 
 @pytest.fixture
-def registry(run: Run, tmp_path: Path, fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registry(run: RunFolder, tmp_path: Path, fedscope: Command, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The session's run in a registry of the test's own, and a process that has not imported PyTorch yet."""
     shutil.copytree(run.folder, tmp_path / "own" / run.name)
     monkeypatch.setenv("FEDSCOPE_REGISTRY", "own")
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # else PyTorch sets it when first used
-    monkeypatch.setattr(basis, "has_torch", lambda: False)
+    monkeypatch.setattr(answer_files, "has_torch", lambda: False)
     return tmp_path / "own"
 
 
@@ -43,9 +43,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     """What went the long way, which here measures nothing."""
     found: Measured = []
     places: Measured = []
-    place = basis.place
+    place = answer_files.place
 
-    def looked_up(*asked: Any) -> basis.Place | None:
+    def looked_up(*asked: Any) -> answer_files.AnswerFile | None:
         places.append(place(*asked))
         return places[-1]
 
@@ -53,7 +53,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
         found.append(places.pop() if places else None)
         return []
 
-    monkeypatch.setattr(basis, "place", looked_up)
+    monkeypatch.setattr(answer_files, "place", looked_up)
     monkeypatch.setattr(checkpoints, "curvature", measure)
     return found
 
@@ -84,7 +84,7 @@ def test_the_second_time_needs_no_torch_and_says_the_same(
         assert fedscope(*words).code == 0
     given = _without_torch(*asked)
     file = Path("a.json").read_bytes()
-    monkeypatch.setattr(basis, "has_torch", lambda: True)
+    monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert file == Path("a.json").read_bytes()
     assert "as measured before" in given[0].err
@@ -118,7 +118,7 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     asked = (ASKED, (*ASKED, "--density", "--json"), CLIENTS, hessian, (*hessian, "--top-k", "2", "-v"))
     given = _without_torch(*asked)
     monkeypatch.setattr(checkpoints, "curvature", CURVATURE)
-    monkeypatch.setattr(basis, "has_torch", lambda: True)
+    monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
 
@@ -167,11 +167,11 @@ def test_so_does_another_package_a_gpu_or_one_of_several_processes(
     if what == "extended":
         monkeypatch.setattr(catalogues, "extended", lambda: True)
     if what == "torch":
-        monkeypatch.setattr(basis, "has_torch", lambda: True)
+        monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     if what == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
     if what == "gpu":
-        monkeypatch.setattr(basis, "GPUS", ("/dev/null",))
+        monkeypatch.setattr(answer_files, "GPUS", ("/dev/null",))
     fedscope(*ASKED)
     assert measured == [None]
 
@@ -287,17 +287,17 @@ def test_a_deleted_result_is_measured_anew(fedscope: Command, registry: Path) ->
 
 def test_the_clients_files_are_looked_at_where_they_are_compared(registry: Path) -> None:
     final, client = registry / "tiny" / "final.pt", registry / "tiny" / "clients" / "0001.pt"
-    before = [basis.rests_on([final], None, clients=clients) for clients in (False, True)]
+    before = [answer_files.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert None not in before
     client.write_bytes(client.read_bytes())
-    after = [basis.rests_on([final], None, clients=clients) for clients in (False, True)]
+    after = [answer_files.rests_on([final], None, clients=clients) for clients in (False, True)]
     assert (before[0] == after[0], before[1] == after[1]) == (True, False)
 
 
 def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(cifar_dir / "cifar10", tmp_path / "cifar10")
-    assert basis._data("digits", None) == []
-    (folder,) = basis._data("cifar10", tmp_path)
+    assert answer_files._data("digits", None) == []
+    (folder,) = answer_files._data("cifar10", tmp_path)
     assert folder == tmp_path / "cifar10"
     first = answers.stamp(folder)
     assert first == answers.stamp(folder)
@@ -307,13 +307,13 @@ def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) 
     assert len({first, second, answers.stamp(folder)}) == 3
     for name, data_dir in (("digits", tmp_path), ("cifar10", folder), ("cifar100", tmp_path)):
         with pytest.raises(UserError):
-            basis._data(name, data_dir)
+            answer_files._data(name, data_dir)
 
 
 def test_a_large_folder_and_a_foreign_file_have_no_stamp(
     registry: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "foreign.pt").write_bytes(b"no checkpoint")
-    assert basis.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
+    assert answer_files.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
     monkeypatch.setattr(answers, "MOST", 1)
     assert answers.stamps([registry]) is None

@@ -10,7 +10,7 @@ from rich.console import Console
 from fedscope.cli import main
 from fedscope.cli.terminal import console
 from fedscope.cli.terminal import pulse as pulses
-from fedscope.cli.terminal.pulse import Pulse, Step
+from fedscope.cli.terminal.pulse import LongStep, Pulse
 from tests.cli.conftest import Command
 
 
@@ -31,10 +31,10 @@ def _screen(monkeypatch: pytest.MonkeyPatch, width: int = 80) -> io.StringIO:
     return screen
 
 
-def _step(title: str, *reports: tuple[float, int, int | None, str]) -> Step:
+def _step(title: str, *reports: tuple[float, int, int | None, str]) -> LongStep:
     """Return a step after reports, each so many seconds after the one before."""
     clock = Clock()
-    step = Step(title, clock)
+    step = LongStep(title, clock)
     for seconds, done, total, text in reports:
         clock.time += seconds
         step.report(done, total, text)
@@ -84,7 +84,7 @@ def test_a_log_has_a_line_every_half_minute_within_a_step_and_between(
     assert (pulse.beat(), said) == (10, [])
     clock.time += 10
     assert pulse.beat() == 30
-    step = Step("a@3: cross-client, products", clock)
+    step = LongStep("a@3: cross-client, products", clock)
     with pulse.during(step):
         clock.time += 30
         step.report(12, None)

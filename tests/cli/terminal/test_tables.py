@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from fedscope.cli.terminal import console, verbosity
-from fedscope.cli.terminal.tables import Column, fit, parts, widths
+from fedscope.cli.terminal.tables import TextColumn, fit, parts, widths
 from tests.cli.conftest import Command
 
 LISTS = [("runs", "list"), ("presets", "list"), ("models", "list"), ("methods", "list"), ("data", "list")]
@@ -243,15 +243,15 @@ def test_columns_are_left_out_by_rank_and_all_are_there_when_verbose(
 
 
 def test_in_a_pipe_nothing_is_left_out() -> None:
-    columns = [Column(name, (name, "x" * 90), is_text=True) for name in "abc"]
+    columns = [TextColumn(name, (name, "x" * 90), is_text=True) for name in "abc"]
     assert fit(columns, None, ("b", "c")) == (columns, [])
     assert parts(columns, None) == [columns]
     assert fit(columns, 100, ("b", "c")) == (columns[:1], ["b", "c"])
 
 
 def test_prose_is_broken_between_words_and_gets_the_room_that_is_left() -> None:
-    prose = Column("what", ("what", "a text of many words that is long"), is_text=True)
-    name = Column("name", ("name", "fedavg+man"), is_text=True)
+    prose = TextColumn("what", ("what", "a text of many words that is long"), is_text=True)
+    name = TextColumn("name", ("name", "fedavg+man"), is_text=True)
     assert widths([name, prose], 80) == [10, prose.widest]
     assert widths([name, prose], 40) == [10, 27]
     assert (name.least, prose.least) == (10, 24)

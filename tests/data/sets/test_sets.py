@@ -12,7 +12,7 @@ from fedscope.data.loading.datasets import Dataset
 from fedscope.data.reading import split_rules as rules
 from fedscope.data.reading.decoding import squared
 from fedscope.data.reading.files import Files
-from fedscope.data.reading.tables import Table
+from fedscope.data.reading.tables import ImageTable
 from fedscope.data.sets.catalogue import DATASETS, load, pipeline, record
 from tests.data.layouts import WNIDS, images, make, shard
 from tests.lazy import Lazy
@@ -62,9 +62,9 @@ def test_the_draw_of_imagenet200_begins_and_ends_as_published() -> None:
 def test_imagenet200_draws_500_of_each_class_and_keeps_all_tests() -> None:
     names = tuple(f"class {i:04d}" for i in range(1000))
 
-    def table(each: int) -> Table:
+    def table(each: int) -> ImageTable:
         labels = np.repeat(np.arange(1000), each)
-        return Table((Path("shard"),), np.zeros_like(labels), np.arange(len(labels)), labels, names)
+        return ImageTable((Path("shard"),), np.zeros_like(labels), np.arange(len(labels)), labels, names)
 
     chosen, note = rules.imagenet200({"": {"train": table(510), "test": table(50)}})
     state = np.random.RandomState(1993)
@@ -127,9 +127,9 @@ def test_743_images_of_the_true_usps() -> None:
     sizes = {"mnist": 70_000, "svhn": 99_289, "usps": 9_298, "synthdigits": 488_953, "mnistm": 70_000}
     names = tuple(map(str, range(10)))
 
-    def table(count: int) -> dict[str, Table]:
+    def table(count: int) -> dict[str, ImageTable]:
         labels = np.random.default_rng(count).integers(0, 10, count)
-        every = Table((Path("shard"),), np.zeros_like(labels), np.arange(count), labels, names)
+        every = ImageTable((Path("shard"),), np.zeros_like(labels), np.arange(count), labels, names)
         return {
             "train": every.take(np.arange(count - 1000)),
             "test": every.take(np.arange(count - 1000, count)),

@@ -41,7 +41,7 @@ def test_no_vector_of_a_method_acts_on_personal_batchnorm(tmp_path: Path, host: 
 def test_a_clients_old_model_has_the_batchnorm_of_its_start() -> None:
     clients, rows = clients_of(SMALL.model_copy(update={"method": "fedbn+fedlesam"})), torch.arange(4)
     task = Task(rows, torch.Generator(), torch.Generator(), memory=10 + torch.arange(clients.memory.width))
-    clients.begin([task], clients.initial, 0.1, rows)
+    clients.load([task], clients.initial, 0.1, rows)
     at = clients.stack(1, first_of_epoch=True)
     same = (at.memory["lesam.received"] == at.anchor)[0].nonzero()[:, 0]
     assert same.tolist() == clients.personal[clients.personal < clients.model.size].tolist()
@@ -54,7 +54,7 @@ def test_a_random_start_is_moons_alone() -> None:
     own = federation.own_start(0)
     assert own is not None
     task = Task(rows, torch.Generator(), torch.Generator(), initial=lambda: own)
-    clients.begin([task], clients.initial + 1, 0.1, rows)
+    clients.load([task], clients.initial + 1, 0.1, rows)
     memory = clients.memory.split(clients.remembered[0])
     assert torch.equal(memory["moon.previous"], own)
     assert torch.equal(memory["lesam.received"], clients.initial[: clients.model.size])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.federated.costs.cost import Cost, cost
+from fedscope.federated.costs.cost import ClientCost, cost
 from fedscope.federated.costs.expected import expected_costs, options, square_law, stochdepth_passes
 from fedscope.federated.setup.federation import prepare
 from fedscope.models.catalogue import NETWORKS, build, outline
@@ -25,7 +25,7 @@ def network(name: str, *, head: bool = False) -> ResNet:
 
 
 @cache
-def costs(name: str) -> dict[str, Cost]:
+def costs(name: str) -> dict[str, ClientCost]:
     return expected_costs(network(name), network(name, head=True), 3, NETWORKS[name].side)
 
 

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.data.augment import AS_THEY_ARE
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.parallel.evaluation import Score, score_sums
+from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.task_loss import IGNORED
 
 
@@ -18,7 +18,7 @@ def test_losses_and_accuracies_are_means_over_tokens() -> None:
     for row in range(30):  # the third topic has six times the tokens of the first
         targets[row, (1, 3, 6)[row % 3] :] = IGNORED
     sums = score_sums(model, Split(inputs, topics, targets=targets), AS_THEY_ARE, classes=3)
-    found, kept = Score.from_sums(sums, ()), targets != IGNORED
+    found, kept = EvaluationScore.from_sums(sums, ()), targets != IGNORED
     with torch.no_grad():
         logits = model(inputs)
     right = (logits.argmax(-1) == targets)[kept].double()

@@ -16,7 +16,7 @@ from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.parallel import workers
@@ -36,18 +36,18 @@ def words(registry: Path, name: str, *options: str) -> list[str]:
     return [*TRAIN, "--registry", str(registry), "--name", name, *options]
 
 
-def trained(registry: Path, name: str, *options: str) -> Run:
+def trained(registry: Path, name: str, *options: str) -> RunFolder:
     assert call(words(registry, name, *options)) == 0
-    return Run(registry / name)
+    return RunFolder(registry / name)
 
 
-def story(run: Run) -> list[dict[str, object]]:
+def story(run: RunFolder) -> list[dict[str, object]]:
     """Return the metrics without what depends on the machine's mood."""
     moods = ("seconds", "seconds_in", "peak_memory_bytes", "workers")
     return [{k: v for k, v in m.to_json().items() if k not in moods} for m in run.metrics()]
 
 
-def bits(run: Run) -> list[object]:
+def bits(run: RunFolder) -> list[object]:
     """Return everything a run leaves behind: weights, uploads, memories, server state, metrics."""
     files = [run.final, run.best, *run.clients()]
     rounds = len(run.metrics())
@@ -122,7 +122,7 @@ def test_torchrun_is_the_same_run(tmp_path: Path) -> None:
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["rounds"] == 2  # rank 0 speaks, and nobody else
-    assert bits(Run(tmp_path / "two")) == bits(alone)
+    assert bits(RunFolder(tmp_path / "two")) == bits(alone)
 
 
 def test_under_torchrun_its_processes_are_the_workers(
@@ -145,7 +145,7 @@ def test_a_dead_worker_ends_the_run_with_a_word_and_it_resumes(tmp_path: Path) -
         assert "worker 2 died (signal SIGKILL); continue with --resume" in errors
         assert "Traceback" not in errors
         assert not children(command.pid)
-    done = len(Run(tmp_path / "cut").metrics())
+    done = len(RunFolder(tmp_path / "cut").metrics())
     alone = words(tmp_path, "cut", "--rounds", "100000", "--resume")
     with started(*alone) as command:
         line = next(line for line in command.errors if "round " in line)
@@ -222,7 +222,7 @@ def test_the_other_workers_end_when_the_first_is_killed(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in others)
 
 
-def killed(cut: Run, train: list[str], attempts: int) -> None:
+def killed(cut: RunFolder, train: list[str], attempts: int) -> None:
     """Kill the whole process group at random moments, resume each time, once with two workers."""
     draw, kills = random.Random(0), 0
     for attempt in range(attempts):
@@ -243,7 +243,7 @@ def killed(cut: Run, train: list[str], attempts: int) -> None:
 @pytest.mark.slow
 def test_ten_kills_change_no_bit(tmp_path: Path) -> None:
     rounds = ("--rounds", "80", "--save-clients", "last")
-    whole, cut = trained(tmp_path, "whole", *rounds), Run(tmp_path / "cut")
+    whole, cut = trained(tmp_path, "whole", *rounds), RunFolder(tmp_path / "cut")
     killed(cut, words(tmp_path, "cut", *rounds), 10)
     trained(tmp_path, "cut", *rounds, "--resume")
     assert bits(cut) == bits(whole)
@@ -270,7 +270,7 @@ PROTOCOL = [
 ]
 
 
-def models(run: Run) -> dict[str, str]:
+def models(run: RunFolder) -> dict[str, str]:
     """The content of every checkpoint of a run, by its path below it."""
     files = sorted(run.folder.rglob("*.pt"))
     checkpoints = [path for path in files if "state" not in path.parts]
@@ -281,7 +281,7 @@ def models(run: Run) -> dict[str, str]:
 def test_kills_of_a_run_that_uses_every_local_setting_change_no_bit(tmp_path: Path) -> None:
     options = [*PROTOCOL, "--rounds", "30", "--registry", str(tmp_path)]
     assert call([*options, "--name", "whole"]) == 0
-    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
     killed(cut, [*options, "--name", "cut"], 4)
     assert call([*options, "--name", "cut", "--resume"]) == 0
     assert story(cut) == story(whole)
@@ -299,7 +299,7 @@ def test_a_run_that_uses_every_local_setting_does_not_depend_on_the_workers(
     options = [*PROTOCOL, "--rounds", "4", "--registry", str(tmp_path), "--stack", stack]
     for count in ("1", "2"):
         assert call([*options, "--name", f"w{count}", "--workers", count]) == 0
-    one, two = (Run(tmp_path / name) for name in ("w1", "w2"))
+    one, two = (RunFolder(tmp_path / name) for name in ("w1", "w2"))
     assert story(one) == story(two)
     assert models(one) == models(two)
     assert one.steps()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.federated.methods import METHODS, known
 from fedscope.federated.record.method import Method
@@ -44,7 +44,7 @@ def flat(path: Path) -> Tensor:
     return torch.cat([tensor.double().flatten() for tensor in load_checkpoint(path).state.values()])
 
 
-def weights(run: Run) -> str:
+def weights(run: RunFolder) -> str:
     return load_checkpoint(run.final).sha256
 
 

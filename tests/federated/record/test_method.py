@@ -268,7 +268,7 @@ def test_another_methods_personal_tensors_are_masked_as_fedbns_are(seen: bool) -
     method = METHODS["fedprox"] + head
     state = ClientState(model, method, method.values({}, "paper"))
     w, anchor = torch.tensor([1.0, 2.0, 3.0]), torch.zeros(3)
-    assert state.acting(w, anchor).tolist() == [1.0, 2.0, 3.0 * seen]
+    assert state.where_shared(w, anchor).tolist() == [1.0, 2.0, 3.0 * seen]
     assert state.masked(w).tolist() == [1.0, 2.0, 3.0 * seen]
 
 

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.network import Network, chunk, is_dense, pooled_first
-from fedscope.federated.record.vectors import Layout, Vector
+from fedscope.federated.record.vectors import RowLayout, Vector
 from fedscope.models.catalogue import build
 
 
@@ -67,22 +67,22 @@ def test_vectors_lie_side_by_side() -> None:
         Vector("c", "number"),
         Vector("d", "personal"),
     )
-    layout = Layout(vectors, parameters=2, model=3, personal=1)
+    layout = RowLayout(vectors, parameters=2, model=3, personal=1)
     assert layout.width == 2 + 3 + 1 + 1
-    row = layout.fresh(torch.tensor([5.0, 6.0, 7.0]))
+    row = layout.initial_row(torch.tensor([5.0, 6.0, 7.0]))
     assert row.tolist() == [0, 0, 5, 6, 7, 0, 0]
-    both = Layout([Vector("e", start="initial"), Vector("f", "model", start="own")], 2, 3)
+    both = RowLayout([Vector("e", start="initial"), Vector("f", "model", start="own")], 2, 3)
     initial, own = torch.tensor([5.0, 6.0, 7.0]), torch.tensor([1.0, 2.0, 3.0])
-    assert both.fresh(initial, own).tolist() == [5, 6, 1, 2, 3]
-    assert both.fresh(initial).tolist() == [5, 6, 5, 6, 7]
+    assert both.initial_row(initial, own).tolist() == [5, 6, 1, 2, 3]
+    assert both.initial_row(initial).tolist() == [5, 6, 5, 6, 7]
     rows = torch.arange(14.0).view(2, 7)
     split = layout.split(rows)
     assert {name: list(part.shape) for name, part in split.items()} == {
         "a": [2, 2], "b": [2, 3], "c": [2, 1], "d": [2, 1],
     }  # fmt: skip
     assert torch.equal(layout.join(split, 2), rows)
-    nothing = Layout((), 2, 3)
-    assert nothing.fresh(torch.zeros(3)).shape == (0,)
+    nothing = RowLayout((), 2, 3)
+    assert nothing.initial_row(torch.zeros(3)).shape == (0,)
     assert nothing.split(torch.zeros(4, 0)) == {}
 
 

@@ -13,7 +13,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import Federation, prepare
@@ -42,7 +42,7 @@ def cosine(a: Tensor, b: Tensor) -> float:
 class Files:
     """The models that a run left, as vectors of the parameters that its clients share."""
 
-    def __init__(self, run: Run, federation: Federation):
+    def __init__(self, run: RunFolder, federation: Federation):
         self.run, self.federation = run, federation
         module = federation.model
         own = set(

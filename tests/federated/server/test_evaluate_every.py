@@ -10,7 +10,7 @@ import fedscope as fs
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.server.summary import summary
@@ -26,16 +26,16 @@ SELDOM = SETTINGS.model_copy(update={"evaluate_every": 2})
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunFolder, RunFolder]:
     root = tmp_path_factory.mktemp("runs")
     return trained(root, SETTINGS, name="each"), trained(root, SELDOM, name="seldom")
 
 
-def accuracies(run: Run) -> list[float | None]:
+def accuracies(run: RunFolder) -> list[float | None]:
     return [line.accuracy for line in run.metrics()]
 
 
-def test_only_every_second_round_and_the_last_have_scores(runs: tuple[Run, Run]) -> None:
+def test_only_every_second_round_and_the_last_have_scores(runs: tuple[RunFolder, RunFolder]) -> None:
     each, seldom = runs
     whole = accuracies(each)
     assert accuracies(seldom) == [None, whole[1], None, whole[3], whole[4]]
@@ -48,7 +48,7 @@ def test_only_every_second_round_and_the_last_have_scores(runs: tuple[Run, Run])
         assert (line.seconds_in["evaluation"] > 0) == scored
 
 
-def test_the_models_are_the_same_and_the_registry_finds_no_fault(runs: tuple[Run, Run]) -> None:
+def test_the_models_are_the_same_and_the_registry_finds_no_fault(runs: tuple[RunFolder, RunFolder]) -> None:
     each, seldom = runs
     for name in ("final.pt", "all.pt"):
         models = [load_checkpoint(run.folder / name) for run in (each, seldom)]
@@ -57,7 +57,7 @@ def test_the_models_are_the_same_and_the_registry_finds_no_fault(runs: tuple[Run
     assert list(verify_run(seldom)) == []
 
 
-def test_the_best_is_that_of_the_evaluated_rounds(runs: tuple[Run, Run]) -> None:
+def test_the_best_is_that_of_the_evaluated_rounds(runs: tuple[RunFolder, RunFolder]) -> None:
     seldom = runs[1]
     top = best(seldom.metrics())
     assert top
@@ -69,7 +69,7 @@ def test_the_best_is_that_of_the_evaluated_rounds(runs: tuple[Run, Run]) -> None
 
 
 def test_a_run_that_is_cut_between_two_evaluations_goes_on_with_the_same_bits(
-    runs: tuple[Run, Run], tmp_path: Path
+    runs: tuple[RunFolder, RunFolder], tmp_path: Path
 ) -> None:
     cut = interrupted(tmp_path, SELDOM, after=3)
     resumed(tmp_path, SELDOM)
@@ -86,7 +86,7 @@ def test_workers_leave_out_the_same_rounds(tmp_path: Path) -> None:
              "--evaluate-every", "2", "--threads", "1", "--registry", str(tmp_path), "--name"]  # fmt: skip
     for workers in ("1", "2"):
         assert call([*words, workers, "--workers", workers]) == 0
-    one, two = (Run(tmp_path / workers) for workers in ("1", "2"))
+    one, two = (RunFolder(tmp_path / workers) for workers in ("1", "2"))
     assert accuracies(one) == accuracies(two)
     assert [a is None for a in accuracies(one)] == [True, False, False]
     assert load_checkpoint(one.final).sha256 == load_checkpoint(two.final).sha256
@@ -116,13 +116,13 @@ def test_shifts_take_every_round() -> None:
 
 
 def test_a_line_connects_the_rounds_that_were_evaluated(
-    runs: tuple[Run, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runs: tuple[RunFolder, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = fs.Registry(runs[1].folder.parent)["seldom"].plot().lines
     assert np.array_equal(line.get_xdata(), [2, 4, 5])
     monkeypatch.chdir(tmp_path)
     both = ["each", "seldom", "--registry", str(runs[0].folder.parent)]
-    own = run_records(Registry(runs[1].folder.parent), ["seldom"])
+    own = run_records(RunRegistry(runs[1].folder.parent), ["seldom"])
     drawn = draw(own, "accuracy").axes[0].lines[0]
     assert np.array_equal(drawn.get_xdata(), [2, 4, 5])
     for kind in ("accuracy", "bytes"):

@@ -5,7 +5,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.errors import UserError
 from tests.federated.runs import interrupted, resumed, trained
@@ -13,7 +13,7 @@ from tests.federated.runs import interrupted, resumed, trained
 SETTINGS = Settings(model="mlp_digits", clients=4, participation=0.5, rounds=4, epochs=1, seed=1)
 
 
-def without(run: Run, *names: str) -> dict[str, bytes]:
+def without(run: RunFolder, *names: str) -> dict[str, bytes]:
     """Delete files of a run; return the others with their content."""
     for name in names:
         (run.folder / name).unlink()
@@ -31,7 +31,7 @@ def test_a_run_that_lost_its_newest_model_is_left_as_it_is(tmp_path: Path) -> No
 def test_an_imported_model_alone_is_not_trained_over(tmp_path: Path) -> None:
     run = interrupted(tmp_path / "there", SETTINGS, after=1)
     export_run(run, tmp_path / "best.zip", only=run.best)
-    here = import_run(Registry(tmp_path), tmp_path / "best.zip")
+    here = import_run(RunRegistry(tmp_path), tmp_path / "best.zip")
     before = without(here)
     with pytest.raises(UserError, match="pull or import the whole run"):
         resumed(tmp_path, SETTINGS)

@@ -8,12 +8,12 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.federated.client.loop import LocalTrainer
 from fedscope.federated.methods import parse
-from fedscope.federated.parallel.evaluation import Score, score_sums
+from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task
@@ -107,7 +107,7 @@ def test_a_run_that_stops_after_its_last_round_is_finished(tmp_path: Path) -> No
     settings = Settings(clients=2, rounds=2, epochs=1)
     run = interrupted(tmp_path, settings, after=2)
     assert run.final.exists()
-    assert [row["status"] for row in Registry(tmp_path).rows()] == ["finished"]
+    assert [row["status"] for row in RunRegistry(tmp_path).rows()] == ["finished"]
     before = run.final.stat().st_mtime_ns
     resumed(tmp_path, settings)
     assert run.final.stat().st_mtime_ns == before
@@ -122,7 +122,7 @@ def test_weights_ahead_of_their_metrics_are_not_trained_on(tmp_path: Path) -> No
     run.write_metrics(run.metrics()[:1])
     federation = prepare(settings, {})
     with pytest.raises(UserError, match="metrics"):
-        train(federation, open_run(federation, Registry(tmp_path), "run", resume=True), lambda _: None)
+        train(federation, open_run(federation, RunRegistry(tmp_path), "run", resume=True), lambda _: None)
     assert load_checkpoint(run.last).sha256 == before
 
 
@@ -134,33 +134,33 @@ def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
     assert call([*words, "whole"]) == 0
     with started(*words, "cut") as command:
         next(line for line in command.errors if "round 2/4" in line)
-    assert not Run(tmp_path / "cut").final.exists()
+    assert not RunFolder(tmp_path / "cut").final.exists()
     assert call([*words, "cut", "--resume"]) == 0
-    cut, whole = (load_checkpoint(Run(tmp_path / name).final) for name in ("cut", "whole"))
+    cut, whole = (load_checkpoint(RunFolder(tmp_path / name).final) for name in ("cut", "whole"))
     assert cut.sha256 == whole.sha256
 
 
-def test_resuming_with_other_settings_is_refused(run: Run) -> None:
+def test_resuming_with_other_settings_is_refused(run: RunFolder) -> None:
     federation = prepare(Settings(clients=3, rounds=2, epochs=1, lr=0.5), {})
     with pytest.raises(UserError, match=r"lr 0\.05 → 0\.5"):
-        open_run(federation, Registry(run.folder.parent), run.name, resume=True)
+        open_run(federation, RunRegistry(run.folder.parent), run.name, resume=True)
 
 
-def test_resuming_a_finished_run_leaves_it(run: Run) -> None:
+def test_resuming_a_finished_run_leaves_it(run: RunFolder) -> None:
     federation = prepare(run.manifest().settings, {})
     before = load_checkpoint(run.final).sha256
-    again = open_run(federation, Registry(run.folder.parent), run.name, resume=True)
+    again = open_run(federation, RunRegistry(run.folder.parent), run.name, resume=True)
     metrics = train(federation, again, lambda _: pytest.fail("trained again"))
     assert len(metrics) == 2
     assert load_checkpoint(run.final).sha256 == before
 
 
-def test_metrics_tell_the_truth(run: Run) -> None:
+def test_metrics_tell_the_truth(run: RunFolder) -> None:
     checkpoint, last = load_checkpoint(run.final), run.metrics()[-1]
     federation = prepare(run.manifest().settings, {})
     model = copy.deepcopy(federation.model)
     model.load_state_dict(checkpoint.state)
-    score = Score.from_sums(score_sums(model, federation.dataset.test, federation.pipeline), ())
+    score = EvaluationScore.from_sums(score_sums(model, federation.dataset.test, federation.pipeline), ())
     assert last.accuracy == score.accuracy
     assert last.loss == pytest.approx(score.loss, rel=1e-6)  # kernels lie channels-last in training
     assert checkpoint.info.metrics == {"accuracy": last.accuracy, "loss": last.loss}
@@ -262,12 +262,14 @@ def test_what_is_kept_in_memory_does_not_grow_with_the_clients(tmp_path: Path) -
         dataset="synthetic", clients=10_000, participation=0.001, partition="iid", rounds=3, epochs=1
     )
     federation = prepare(settings, {})
-    metrics = train(federation, open_run(federation, Registry(tmp_path), "run", resume=False), lambda _: None)
+    metrics = train(
+        federation, open_run(federation, RunRegistry(tmp_path), "run", resume=False), lambda _: None
+    )
     assert not any(record.clients for record in metrics)
     assert sum(rows.nbytes for rows in federation.rows) == 8 * 100_000  # indices, not copies
 
 
-def test_a_run_is_trained_by_one_process_at_a_time(run: Run) -> None:
+def test_a_run_is_trained_by_one_process_at_a_time(run: RunFolder) -> None:
     with run.locked(), pytest.raises(UserError, match=r"another process .*'tiny'"), run.locked():
         pass
     with run.locked():

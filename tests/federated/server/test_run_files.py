@@ -7,7 +7,7 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.deletion import delete_clients
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.setup.federation import open_run, prepare
@@ -20,7 +20,7 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run whose clients' last uploads are of different rounds, and whose means are tracked."""
     return trained(tmp_path_factory.mktemp("registry"), SETTINGS)
 
@@ -29,18 +29,18 @@ def _same(one: Path, other: Path) -> bool:
     return load_checkpoint(one).sha256 == load_checkpoint(other).sha256
 
 
-def _files(run: Run) -> set[str]:
+def _files(run: RunFolder) -> set[str]:
     return {path.relative_to(run.folder).as_posix() for path in run.folder.rglob("*.pt")}
 
 
-def test_the_first_model_is_the_one_that_was_drawn(kept: Run) -> None:
+def test_the_first_model_is_the_one_that_was_drawn(kept: RunFolder) -> None:
     first = load_checkpoint(kept.initial)
     assert (first.info.round, first.info.kind) == (0, "global")
     drawn: dict[str, Tensor] = prepare(SETTINGS, {}).model.state_dict()
     assert all(torch.equal(first.state[name], drawn[name]) for name in drawn)
 
 
-def test_a_kept_upload_has_what_it_started_from(kept: Run) -> None:
+def test_a_kept_upload_has_what_it_started_from(kept: RunFolder) -> None:
     rounds = {load_checkpoint(path).info.round for path in kept.clients()}
     assert len(rounds) > 1
     assert {int(path.parent.name[6:]) for path in kept.of_rounds() if path.stem == "anchor"} == rounds
@@ -66,7 +66,7 @@ def test_without_uploads_no_anchor_is_kept(tmp_path: Path) -> None:
     assert _files(run) == {"initial.pt", "best.pt", "final.pt", "round-0002.pt", "round-0004.pt"}
 
 
-def test_kept_rounds_have_their_means(kept: Run) -> None:
+def test_kept_rounds_have_their_means(kept: RunFolder) -> None:
     for name in ("all", "sel"):
         info = load_checkpoint(kept.average(name, 2)).info
         assert (info.round, info.average) == (2, name)
@@ -76,7 +76,7 @@ def test_kept_rounds_have_their_means(kept: Run) -> None:
     assert not list(verify_run(kept))
 
 
-def test_an_interrupted_run_ends_with_the_same_files(kept: Run, tmp_path: Path) -> None:
+def test_an_interrupted_run_ends_with_the_same_files(kept: RunFolder, tmp_path: Path) -> None:
     cut = interrupted(tmp_path, SETTINGS)
     resumed(tmp_path, SETTINGS)
     assert _files(cut) == _files(kept)
@@ -84,14 +84,14 @@ def test_an_interrupted_run_ends_with_the_same_files(kept: Run, tmp_path: Path) 
 
 
 def test_a_run_goes_on_with_the_rows_that_it_stored(
-    kept: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = interrupted(tmp_path, SETTINGS)
     monkeypatch.setattr(
         "fedscope.federated.setup.samples.divided", lambda *_: pytest.fail("rows are drawn anew")
     )
     federation = prepare(SETTINGS, {}, run=cut)
-    assert open_run(federation, Registry(tmp_path), "cut", resume=True) == cut
+    assert open_run(federation, RunRegistry(tmp_path), "cut", resume=True) == cut
     expected = kept.manifest().rows
     assert expected
     assert tuple(map(len, federation.rows)) == expected.counts
@@ -125,7 +125,7 @@ def test_a_run_goes_on_from_no_model_but_its_newest(tmp_path: Path, source: str,
         resumed(tmp_path, SETTINGS)
 
 
-def test_a_run_goes_on_from_no_other_runs_model(kept: Run, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_no_other_runs_model(kept: RunFolder, tmp_path: Path) -> None:
     other = SETTINGS.model_copy(update={"seed": 3})
     cut = interrupted(tmp_path, other)
     cut.last.write_bytes(kept.after_round(2).read_bytes())

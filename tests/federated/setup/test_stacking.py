@@ -14,7 +14,7 @@ from torch import nn
 import fedscope
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.main import call
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import prepare
@@ -130,7 +130,7 @@ def request(folder: Path, name: str, **more: Any) -> TrainRequest:
 
 def end(folder: Path, name: str) -> tuple[int, str, list[float | None]]:
     """Return the stacks of a run, the hash of its weights, and its losses."""
-    run = Registry(folder).run(name)
+    run = RunRegistry(folder).run(name)
     sha256 = load_checkpoint(run.final).sha256
     return run.manifest().settings.stack, sha256, [m.train_loss for m in run.metrics()]
 
@@ -174,7 +174,7 @@ def test_a_killed_run_goes_on_with_its_stacks(tmp_path: Path) -> None:
     with started(*line, "cut") as command:
         next(text for text in command.errors if "round 2/" in text)
         os.killpg(command.pid, signal.SIGKILL)
-    done = len(Registry(tmp_path).run("cut").metrics())
+    done = len(RunRegistry(tmp_path).run("cut").metrics())
     assert 2 <= done < 30
     assert call([*line, "cut", "--resume", "--workers", "2"]) == 0
     assert end(tmp_path, "cut") == end(tmp_path, "whole")
@@ -193,4 +193,4 @@ def test_a_network_of_ones_own_is_tried(tmp_path: Path) -> None:
         run = fedscope.train(
             model=partial(Tiny, *more), registry=tmp_path, device="cpu", threads=1, **settings
         )
-        assert Registry(tmp_path).run(run.name).manifest().settings.stack == stack
+        assert RunRegistry(tmp_path).run(run.name).manifest().settings.stack == stack

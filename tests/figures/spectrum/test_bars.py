@@ -9,7 +9,7 @@ from scipy.stats import norm
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.bars import Bar, bar_figure, checkpoint_bars, client_bars
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import CrossClientEntry
 from fedscope.records.hessian import HessianRecord
 from tests.figures.cases import crossing
 from tests.figures.records import curvature
@@ -25,17 +25,19 @@ def _drawn(figure: Figure) -> Figure:
 
 def test_clients_have_their_numbers_traces_and_errors() -> None:
     entry = crossing(4)
-    bars = client_bars(CrossClient.read(entry))
+    bars = client_bars(CrossClientEntry.read(entry))
     assert [bar.name for bar in bars] == ["0", "2", "4", "6"]
     assert list(bars[1].values["trace"]) == pytest.approx([entry["traces"][1]["value"], 5.0 * NORMAL])
     entry["lambda_max"] = [{"value": 3.0, "residual": 0.0, "stderr_data": 0.5}] * 4
-    assert list(client_bars(CrossClient.read(entry))[0].values["λ_max"]) == pytest.approx([3.0, 0.5 * NORMAL])
-    figure = _drawn(bar_figure(client_bars(CrossClient.read(entry)), axis="client"))
+    assert list(client_bars(CrossClientEntry.read(entry))[0].values["λ_max"]) == pytest.approx(
+        [3.0, 0.5 * NORMAL]
+    )
+    figure = _drawn(bar_figure(client_bars(CrossClientEntry.read(entry)), axis="client"))
     assert [axes.get_ylabel() for axes in figure.axes] == [r"$\lambda_{\max}$", "trace"]
     heights = [patch.get_height() for patch in figure.axes[1].patches]  # type: ignore[attr-defined]
     np.testing.assert_allclose(heights, [found["value"] for found in entry["traces"]])
     with pytest.raises(UserError, match="--recompute"):
-        client_bars(CrossClient.read({**entry, "traces": None}))
+        client_bars(CrossClientEntry.read({**entry, "traces": None}))
 
 
 def test_the_error_of_a_trace_holds_probes_and_data() -> None:

@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.client_pairs import client_matrix_figure
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import CrossClientEntry
 from tests.figures.cases import crossing
 
 
 def _figure(entries: list[dict[str, Any]], labels: list[str]) -> Figure:
-    return client_matrix_figure([CrossClient.read(entry) for entry in entries], labels)
+    return client_matrix_figure([CrossClientEntry.read(entry) for entry in entries], labels)
 
 
 def _drawn(figure: Figure) -> Figure:

@@ -7,12 +7,12 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.densities import density_figure
-from fedscope.records.hessian import Density
+from fedscope.records.hessian import DensityEntry
 from tests.figures.cases import spectrum
 
 
-def _spectrum(**shape: float) -> Density:
-    return Density.read(spectrum(**shape))
+def _spectrum(**shape: float) -> DensityEntry:
+    return DensityEntry.read(spectrum(**shape))
 
 
 def _draw(figure: Figure) -> None:
@@ -61,7 +61,7 @@ def test_largest_eigenvalues_are_marked_and_named() -> None:
 def test_points_that_are_not_finite_are_counted() -> None:
     broken = spectrum()
     broken["density"][:7] = [None] * 7
-    assert _labels(density_figure([Density.read(broken)], ["a"])) == ["a (7 of 801 points not finite)"]
+    assert _labels(density_figure([DensityEntry.read(broken)], ["a"])) == ["a (7 of 801 points not finite)"]
 
 
 def test_what_cannot_be_drawn_is_an_error() -> None:
@@ -69,6 +69,6 @@ def test_what_cannot_be_drawn_is_an_error() -> None:
         density_figure([], [])
     empty = spectrum() | {"density": [None] * 801}
     with pytest.raises(UserError, match="more probes"):
-        density_figure([Density.read(empty)], ["a"])
+        density_figure([DensityEntry.read(empty)], ["a"])
     with pytest.raises(ValueError):
         density_figure([_spectrum()], ["a"], lambda_max=[1.0, 2.0])

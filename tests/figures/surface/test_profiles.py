@@ -12,7 +12,7 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.landscape.surfaces.results import Axis
-from fedscope.records.landscape import Barrier
+from fedscope.records.landscape import BarrierEntry
 from tests.figures.cases import bowl, profile
 
 
@@ -42,7 +42,7 @@ def test_loss_with_its_band_above_accuracy_in_percent() -> None:
 
 def test_ends_are_named_and_the_barrier_rises_from_the_straight_line() -> None:
     surface = profile(height=2.0)
-    figure = _drawn(profile_figure([surface], ["x"], barriers=[Barrier(height=2.0, at=0.5)]))
+    figure = _drawn(profile_figure([surface], ["x"], barriers=[BarrierEntry(height=2.0, at=0.5)]))
     axes = figure.axes[0]
     assert {"a", "b", "barrier 2"} <= set(_texts(figure))
     straight = next(line for line in axes.lines if len(np.ravel(line.get_xdata())) == 50)
@@ -58,7 +58,11 @@ def test_ends_are_named_and_the_barrier_rises_from_the_straight_line() -> None:
 
 def test_several_lines_differ_and_the_legend_has_the_barriers() -> None:
     lines = [profile(height=2), profile(height=0.5), profile(height=-0.2)]
-    barriers = [Barrier(height=2.0, at=0.5), Barrier(height=0.5, at=0.5), Barrier(height=0.0, at=0.5)]
+    barriers = [
+        BarrierEntry(height=2.0, at=0.5),
+        BarrierEntry(height=0.5, at=0.5),
+        BarrierEntry(height=0.0, at=0.5),
+    ]
     figure = _drawn(profile_figure(lines, ["p", "q", "r"], barriers=barriers))
     legend = figure.axes[0].get_legend()
     assert legend is not None

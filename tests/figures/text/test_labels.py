@@ -12,7 +12,7 @@ from fedscope.figures.text.labels import (
     method_name,
     titles,
 )
-from fedscope.records.hessian import Checkpoint
+from fedscope.records.hessian import CheckpointEntry
 from fedscope.records.reading import hessians
 from fedscope.reproduce.recipes.spec import names, recipe
 from tests.figures.records import curvature
@@ -22,15 +22,15 @@ HERE = {"path": "runs/a/final.pt", "run": "a", "round": 12, "client": None, "ave
 
 def test_each_kind_of_checkpoint_has_its_own_label() -> None:
     labels = [
-        label(Checkpoint.read(HERE | change))
+        label(CheckpointEntry.read(HERE | change))
         for change in ({}, {"client": 3}, {"average": "all"}, {"average": "sel"}, {"round": 13}, {"run": "b"})
     ]
     assert labels[:3] == ["a@12", "a@client3 (round 12)", "a@all (round 12)"]
     assert len(set(labels)) == len(labels)
-    sent = Checkpoint.read(HERE | {"average": "sent"})
+    sent = CheckpointEntry.read(HERE | {"average": "sent"})
     assert label(sent) == "a@13:anchor (sent)"  # the address of what round 13 began with
-    assert label(Checkpoint(path="x/mine.pt", sha256="0")) == "mine.pt"
-    assert label(Checkpoint(path="f.pt", run="a", round=2, sha256="0")) == "a@2"  # an older record
+    assert label(CheckpointEntry(path="x/mine.pt", sha256="0")) == "mine.pt"
+    assert label(CheckpointEntry(path="f.pt", run="a", round=2, sha256="0")) == "a@2"  # an older record
 
 
 def test_every_method_has_one_printed_name_which_the_papers_tables_use_too() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedscope.choices import Pairs
 from fedscope.landscape import LambdaOperator, cross_client
-from fedscope.landscape.heterogeneity.similarity import Comparison, compare
+from fedscope.landscape.heterogeneity.similarity import DiagonalSimilarity, compare
 from fedscope.landscape.published.estimators import PublishedTrace, published_comparison
 from tests.landscape.cases import symmetric
 
@@ -26,7 +26,7 @@ def rows_of(pattern: Sequence[int], seed: int, groups: int = 16, n: int = 7) -> 
     return [rows[kind].clone() for kind in pattern]
 
 
-def check_pairs(found: Comparison, pattern: Sequence[int]) -> None:
+def check_pairs(found: DiagonalSimilarity, pattern: Sequence[int]) -> None:
     for i, one in enumerate(pattern):
         for j, other in enumerate(pattern):
             if one == other:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import Cost, Graphs
+from fedscope.landscape.operators.graph_cache import GraphBytes, Graphs
 from tests.landscape.cases import convnet
 from tests.landscape.nets import net_case
 
@@ -102,7 +102,7 @@ def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
         return (inputs,), torch.tensor(float(len(built)))
 
     data = Batches(torch.zeros(10, 1), torch.zeros(10), 4)  # 4, 4, 2 samples
-    graphs = Graphs(build, data, Cost(10, 1), most=2, memory=40)  # 12 bytes each, five of them
+    graphs = Graphs(build, data, GraphBytes(10, 1), most=2, memory=40)  # 12 bytes each, five of them
     assert [len(graphs.parts(b)) for b in range(3)] == [2, 2, 1]
     assert (graphs.plan.kept, graphs.plan.graphs, graphs.plan.size) == (2, 5, 12)
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_as_many_graphs_as_fit_are_kept_and_the_others_rebuilt() -> None:
 
 def test_the_weights_do_not_make_micro_batches_smaller() -> None:
     mib = 1 << 20
-    large = Cost(fixed=600 * mib, each=mib)  # some 130 M float32 weights
+    large = GraphBytes(fixed=600 * mib, each=mib)  # some 130 M float32 weights
     assert large.fitting(256, None) == 256
     assert large.fitting(2048, None) == 512
     assert large.fitting(2048, 700 * mib) == 100  # the whole is what the user bounds
@@ -139,22 +139,25 @@ def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.Mon
 )
 def test_batches_work_together_as_far_as_memory_goes(microbatch: int, mebibytes: int, together: int) -> None:
     """512 MiB, 128 samples, or what one graph has."""
-    assert Cost(0, (mebibytes << 20) / microbatch).together(microbatch) == together
+    assert GraphBytes(0, (mebibytes << 20) / microbatch).together(microbatch) == together
 
 
 def test_a_gpu_takes_larger_graphs() -> None:
     """An eighth of its memory: small graphs would leave it waiting for launches."""
     gib = 1 << 30
-    small, large = Cost(gib, gib / 8), Cost(gib, gib / 8, own=80 * gib)
+    small, large = GraphBytes(gib, gib / 8), GraphBytes(gib, gib / 8, own=80 * gib)
     assert (small.fitting(256, None), large.fitting(256, None)) == (4, 80)
     assert large.fitting(256, 3 * gib) == 16  # the user's bound holds
     assert (small.joining(None), large.joining(None)) == (0, 80)
     assert (small.together(4), large.together(4)) == (4, 80)
     assert large.copied == 10 * gib
-    assert (Cost(gib, 5 * gib).exceeds(None), Cost(gib, 5 * gib, own=80 * gib).exceeds(None)) == (True, False)
+    assert (GraphBytes(gib, 5 * gib).exceeds(None), GraphBytes(gib, 5 * gib, own=80 * gib).exceeds(None)) == (
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("size", "memory", "exceeds"), [(3, None, False), (5, None, True), (3, 2, True)])
 def test_a_sample_may_have_all_that_graphs_may_take(size: int, memory: int | None, exceeds: bool) -> None:
     gib = 1 << 30
-    assert Cost(gib, (size - 1) * gib).exceeds(memory and memory * gib) is exceeds
+    assert GraphBytes(gib, (size - 1) * gib).exceeds(memory and memory * gib) is exceeds

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedscope.landscape import Eigenpairs, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.product_cache import Journaled, Room
+from fedscope.landscape.operators.product_cache import Journaled, JournalSpace
 from tests.landscape.cases import Case
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_file_is_computed_again(case: Case, tmp_path: Path) -> None:
 
 def test_nothing_is_kept_beyond_the_limit(case: Case, tmp_path: Path) -> None:
     n = case.operator.shape[0]
-    journal = Journaled(case.operator, tmp_path / "j", room=Room(3 * 8 * n))
+    journal = Journaled(case.operator, tmp_path / "j", room=JournalSpace(3 * 8 * n))
     for v in torch.eye(n, dtype=torch.float64)[:7]:
         journal.matvec(v)
     kept = list((tmp_path / "j").iterdir())

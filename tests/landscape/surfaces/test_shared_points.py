@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from fedscope.landscape.surfaces.point_cache import PointFile
-from fedscope.landscape.surfaces.shared_points import Spread
+from fedscope.landscape.surfaces.shared_points import SharedPoints
 
 
 class Counted(SimpleNamespace):
@@ -25,9 +25,9 @@ def counted(seen: dict[tuple[float, ...], tuple[float, float]]) -> Any:
 def test_the_centre_that_was_evaluated_first_is_taken_and_kept(tmp_path: Path) -> None:
     store = PointFile(tmp_path / "rows", axes=1, numbers=2)
     points = counted({(0.0,): (7.0, 0.5)})
-    assert Spread(points, store)([(0.0,), (1.0,), (0.0,)]) == [(7.0, 0.5), (1.0, 0.0), (7.0, 0.5)]
+    assert SharedPoints(points, store)([(0.0,), (1.0,), (0.0,)]) == [(7.0, 0.5), (1.0, 0.0), (7.0, 0.5)]
     assert points.calls == [(1.0,)]
     later = counted({})
     reported: list[int] = []
-    assert Spread(later, store)([(0.0,), (1.0,)], reported.append) == [(7.0, 0.5), (1.0, 0.0)]
+    assert SharedPoints(later, store)([(0.0,), (1.0,)], reported.append) == [(7.0, 0.5), (1.0, 0.0)]
     assert (later.calls, reported) == ([], [2])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.federated.setup.presets import preset
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.records.entries import Record
@@ -16,7 +16,7 @@ from fedscope.reproduce.artefacts.artefact import assemble
 from fedscope.reproduce.artefacts.departures import notes, of_some
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.gallery.cells import legend
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import Match, RunInventory
@@ -30,7 +30,7 @@ LISTED = ", ".join(map(str, preset("man/t2/delta0.3").seeds))
 def record(root: Path, name: str, scale: str, *, partial: bool = False, **choices: object) -> Record:
     one = recipe(name, scale)
     wanted = cells(one, Choices(**choices))  # type: ignore[arg-type]
-    inventory = RunInventory(Registry(root))
+    inventory = RunInventory(RunRegistry(root))
     pairs = [(c, inventory.find(c, partial=partial)) for c in wanted]
     lost = [(c, run) for c, found in pairs if not found and (run := inventory.diverged(c))]
     filled = [FilledCell(c, found, root) for c, found in pairs if found]
@@ -87,7 +87,7 @@ def test_accuracies_on_all_test_samples_are_paired(
     held(tmp_path, "run", wanted, file).write_metrics(
         Round(round=n, accuracy=0.5, seconds=1.0, **round) for n in range(1, wanted.settings.rounds + 1)
     )
-    (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
+    (run,) = RunInventory(RunRegistry(tmp_path)).runs[wanted.identity]
     assert list(FilledCell(wanted, Match(run, wanted.settings.rounds), tmp_path).measures) == names
 
 
@@ -97,7 +97,7 @@ def test_errors_of_clients_that_are_not_known_are_said(
     """A record from before errors over the clients' rows were measured has those of the probes alone."""
     wanted = cell("FedAvg", "", "fedalign/table1")
     held(tmp_path, "a", wanted, "best.pt", rounds=20)
-    (run,) = RunInventory(Registry(tmp_path)).runs[wanted.identity]
+    (run,) = RunInventory(RunRegistry(tmp_path)).runs[wanted.identity]
     for populations, said in ((None, True), ({"H_N": None, "H_D": None}, False)):
         problem = {"samples": 8, "operator": "hessian", "reading": "paper"}
         found = compared(populations=populations).edited(problem=problem)
@@ -167,7 +167,7 @@ def test_a_difference_takes_the_spread_between_trainings_from_another_table(tmp_
             other.write_metrics(Round(round=n, accuracy=shown, seconds=1.0) for n in range(1, 151))
     one = recipe("man/table1", "cpu")
     one = replace(one, columns={COLUMN: one.columns[COLUMN]}, claims=one.claims[:1])
-    plan = Plan([one], Choices(), Place(tmp_path, tmp_path), partial=True)
+    plan = Plan([one], Choices(), BuildSettings(tmp_path, tmp_path), partial=True)
     args = (one, plan.cells[one.name], plan.filled[one.name], "command", ())
     alone = assemble(*args)
     (claim,) = alone.claims

@@ -15,7 +15,7 @@ from fedscope.reproduce.gallery.drawing import figures, samples_note
 from fedscope.reproduce.gallery.gallery import index, records, supplement, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
-from fedscope.reproduce.plan import Place, Plan
+from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.cells import Choices
 from fedscope.reproduce.recipes.spec import PAPERS, names, recipe
 
@@ -98,7 +98,7 @@ def test_the_committed_artefacts_follow_from_the_committed_runs() -> None:
     """All of their numbers and verdicts: nothing that one rests on has left the registry."""
     written = [name for name in names() if (GALLERY / f"{name}-cpu.json").is_file()]
     recipes = [recipe(name, "cpu") for name in written]
-    plan = Plan(recipes, Choices(), Place(PROJECT / "checkpoints" / "papers", GALLERY), partial=True)
+    plan = Plan(recipes, Choices(), BuildSettings(PROJECT / "checkpoints" / "papers", GALLERY), partial=True)
     for one in recipes:
         lost, elsewhere = plan.diverged[one.name], plan.elsewhere[one.name]
         found = assemble(one, plan.cells[one.name], plan.filled[one.name], "", lost, elsewhere)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.artefact import ArtefactRecord, Cell
+from fedscope.records.artefact import ArtefactCell, ArtefactRecord
 from fedscope.reproduce.gallery.cells import cell_text, grid
 from fedscope.reproduce.gallery.render import latex, markdown, tex
 from fedscope.reproduce.gallery.table_csv import table_csv
@@ -193,5 +193,5 @@ def test_a_curve_is_a_list_of_points() -> None:
 
 
 def test_an_exact_value_stands_alone() -> None:
-    exact = Cell.read(entry("A", "macs", 87.254, error=0.0, paper=paper("87.3"), differs=False))
+    exact = ArtefactCell.read(entry("A", "macs", 87.254, error=0.0, paper=paper("87.3"), differs=False))
     assert cell_text(exact) == "87.25 [87.3]"

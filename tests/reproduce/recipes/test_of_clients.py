@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.records.clients import ClientsRecord
 from fedscope.records.reading import Kept
 from fedscope.records.sharpness import SharpnessRecord
@@ -27,7 +27,7 @@ SHARPNESS = Measure("sharpness", samples=24, batch_size=8, only=("sam", "trace")
 
 
 @pytest.fixture(scope="module")
-def folder(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of a run that is measured."""
     registry = tmp_path_factory.mktemp("measured")
     shutil.copytree(run.folder, registry / run.name)

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.partition.longtail import longtail_counts
-from fedscope.reproduce.runs.estimate import Clock, per_round
+from fedscope.reproduce.runs.estimate import MachineSpeed, per_round
 from fedscope.reproduce.runs.inventory import RunInventory
 from fedscope.workflows.progress import duration
 from tests.reproduce.runs.test_inventory import cell, held
@@ -21,13 +21,13 @@ def test_a_round_is_so_many_image_passes() -> None:
 
 def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     wanted = cell("FedAvg").settings
-    guess = Clock(RunInventory(Registry(tmp_path))).training(wanted)
+    guess = MachineSpeed(RunInventory(RunRegistry(tmp_path))).training(wanted)
     assert guess.basis == "guess"
     assert guess.seconds == pytest.approx(500 * 25_000 * 3 * 14.71e6 / 50e9, rel=0.01)
     run = held(tmp_path, "timed", cell("FedAvg"), "all.pt", threads=2)
     rounds = range(1, 501)  # 100 batches of 50 in 10 seconds on 2 workers of 2 threads: 125 images a second
     run.write_metrics([Round(round=n, accuracy=0.1, seconds=10.0, gradients=100, workers=2) for n in rounds])
-    clock = Clock(RunInventory(Registry(tmp_path)))
+    clock = MachineSpeed(RunInventory(RunRegistry(tmp_path)))
     assert clock.training(wanted).seconds == pytest.approx(500 * 25_000 / 125)
     assert clock.training(wanted).basis == "measured"
     assert clock.training(wanted, done=400).seconds == pytest.approx(100 * 25_000 / 125)
@@ -36,14 +36,16 @@ def test_time_is_measured_where_it_can_be(tmp_path: Path) -> None:
     assert twice.basis == "scaled"
     slow = held(tmp_path, "slow", cell("FedDyn"), "all.pt", threads=2)  # which says less of FedSAM's time
     slow.write_metrics([Round(round=n, accuracy=0.1, seconds=90.0, gradients=100, workers=2) for n in rounds])
-    both = Clock(RunInventory(Registry(tmp_path)))
+    both = MachineSpeed(RunInventory(RunRegistry(tmp_path)))
     assert len(both.rates) == 2
     assert both.training(cell("FedSAM", "δ = 0.3, round 150").settings) == twice
-    Registry(tmp_path).delete(slow)
+    RunRegistry(tmp_path).delete(slow)
     own = run.manifest()
     settings = own.settings.model_copy(update={"device": "cuda"})
     run.write_manifest(own.model_copy(update={"settings": settings}))
-    assert Clock(RunInventory(Registry(tmp_path))).training(wanted) == guess  # what a GPU took tells nothing
+    assert (
+        MachineSpeed(RunInventory(RunRegistry(tmp_path))).training(wanted) == guess
+    )  # what a GPU took tells nothing
 
 
 @pytest.mark.parametrize(

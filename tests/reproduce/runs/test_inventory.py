@@ -8,29 +8,29 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Round
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.setup.settings import settled
-from fedscope.reproduce.plan import Place, Plan
-from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.plan import BuildSettings, Plan
+from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import RunInventory
 from fedscope.reproduce.runs.train import Training, missing, train_job
 
 
-def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> Cell:
+def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> RunCell:
     return next(c for c in cells(recipe(name, scale)) if (c.row, c.column) == (row, column))
 
 
 def held(
-    root: Path, name: str, like: Cell, *files: str, done: int = 0, finished: bool = True, **changes: Any
-) -> Run:
+    root: Path, name: str, like: RunCell, *files: str, done: int = 0, finished: bool = True, **changes: Any
+) -> RunFolder:
     """Register a run of a cell's settings with some changes, done so far and with these checkpoints."""
     settings = like.settings.model_copy(update=changes)
     manifest = Manifest(
         name=name, created="2024-01-01T00:00:00.000+00:00", settings=settings, model=ModelSpec(name="m"),
         data=DataSpec(name=settings.dataset, test_samples=10_000), versions={},
     )  # fmt: skip
-    run = Registry(root).create(manifest)
+    run = RunRegistry(root).create(manifest)
     rounds = done or settings.rounds
     run.write_metrics([Round(round=n, accuracy=0.1, seconds=1.0) for n in range(1, rounds + 1)])
     for file in (*files, "final.pt" if finished else "last.pt"):
@@ -38,8 +38,8 @@ def held(
     return run
 
 
-def found(root: Path, wanted: Cell, *, partial: bool = False) -> tuple[str, int] | None:
-    result = RunInventory(Registry(root)).find(wanted, partial=partial)
+def found(root: Path, wanted: RunCell, *, partial: bool = False) -> tuple[str, int] | None:
+    result = RunInventory(RunRegistry(root)).find(wanted, partial=partial)
     return None if result is None else (result.entry.run.name, result.round)
 
 
@@ -107,7 +107,7 @@ def test_a_run_killed_between_its_last_round_and_its_final_model_is_finished_fir
     run = held(tmp_path, "killed", wanted, "all.pt", finished=False)
     assert len(run.metrics()) == wanted.settings.rounds
     assert found(tmp_path, wanted) is None
-    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
+    (job,) = missing([wanted], RunInventory(RunRegistry(tmp_path)))
     assert (job.name, job.resume) == ("killed", True)
     (run.folder / "last.pt").rename(run.final)
     assert found(tmp_path, wanted) == ("killed", wanted.settings.rounds)
@@ -123,35 +123,35 @@ def test_damaged_runs_are_named(tmp_path: Path) -> None:
     run = held(tmp_path, "broken", cell("FedAvg"), "all.pt")
     path = run.folder / "manifest.json"
     path.write_text(path.read_text().replace("2024", "2025"))
-    inventory = RunInventory(Registry(tmp_path))
+    inventory = RunInventory(RunRegistry(tmp_path))
     assert inventory.find(cell("FedAvg")) is None
     assert inventory.unreadable == ["broken"]
 
 
 def test_one_run_serves_all_rounds_of_an_experiment(tmp_path: Path) -> None:
     wanted = cells(recipe("man/table2", "cpu"), Choices(seeds=(83217,), rows=("FedAvg", "FedDC")))
-    jobs = {job.settings.method: job for job in missing(wanted, RunInventory(Registry(tmp_path)))}
+    jobs = {job.settings.method: job for job in missing(wanted, RunInventory(RunRegistry(tmp_path)))}
     assert set(jobs) == {"fedavg", "feddc"}
     assert (jobs["fedavg"].settings.rounds, jobs["fedavg"].settings.keep_every) == (500, 150)
     assert (jobs["feddc"].settings.rounds, jobs["feddc"].settings.keep_every) == (150, 0)
     assert jobs["fedavg"].settings.save_clients == "none"
-    (job,) = missing([cell("FedAvg", "", "fedalign/table1")], RunInventory(Registry(tmp_path)))
+    (job,) = missing([cell("FedAvg", "", "fedalign/table1")], RunInventory(RunRegistry(tmp_path)))
     assert job.settings.save_clients == "last"
 
 
 def test_without_bfloat16_new_runs_are_trained_in_fp32(tmp_path: Path) -> None:
     wanted = cell("FedDC", "δ = 0.3, round 150")
-    (job,) = missing([wanted], RunInventory(Registry(tmp_path)), bf16=False)
+    (job,) = missing([wanted], RunInventory(RunRegistry(tmp_path)), bf16=False)
     assert (wanted.settings.precision, job.settings.precision) == ("bf16", "fp32")
     held(tmp_path, "begun", wanted, done=7, finished=False)
-    (job,) = missing([wanted], RunInventory(Registry(tmp_path)), bf16=False)
+    (job,) = missing([wanted], RunInventory(RunRegistry(tmp_path)), bf16=False)
     assert (job.resume, job.settings.precision) == (True, "bf16")
 
 
 def test_an_interrupted_run_is_continued(tmp_path: Path) -> None:
     wanted = cell("FedDC", "δ = 0.3, round 150")
     held(tmp_path, "begun", wanted, done=7, finished=False)
-    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
+    (job,) = missing([wanted], RunInventory(RunRegistry(tmp_path)))
     assert (job.name, job.resume) == ("begun", True)
 
 
@@ -159,13 +159,13 @@ def test_a_diverged_run_is_neither_continued_nor_trained_again(tmp_path: Path) -
     wanted = cell("FedDC", "δ = 0.3, round 150")
     run = held(tmp_path, "lost", wanted, done=7, finished=False)
     run.write_manifest(run.manifest().model_copy(update={"diverged": 7}))
-    assert missing([wanted], RunInventory(Registry(tmp_path))) == []
-    plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDC",)), Place(tmp_path, tmp_path))
+    assert missing([wanted], RunInventory(RunRegistry(tmp_path))) == []
+    plan = Plan((recipe("man/table2", "cpu"),), Choices(rows=("FedDC",)), BuildSettings(tmp_path, tmp_path))
     assert plan.outline().diverged == {"lost": 7}
     later = held(tmp_path, "later", wanted, done=160, finished=False, rounds=500)
     later.write_manifest(later.manifest().model_copy(update={"diverged": 160}))
     run.write_manifest(run.manifest().model_copy(update={"diverged": None}))
-    (job,) = missing([wanted], RunInventory(Registry(tmp_path)))
+    (job,) = missing([wanted], RunInventory(RunRegistry(tmp_path)))
     assert (job.name, job.resume) == ("lost", True)
 
 
@@ -176,7 +176,7 @@ def test_the_command_of_a_run_gives_its_settings() -> None:
     from fedscope.federated.setup.presets import preset
 
     for name, scale in (("man/table2", "cpu"), ("fedalign/table5", "cpu"), ("fedfor/figure3", "smoke")):
-        for job in missing(cells(recipe(name, scale)), RunInventory(Registry(Path("nowhere")))):
+        for job in missing(cells(recipe(name, scale)), RunInventory(RunRegistry(Path("nowhere")))):
             words = job.command(Path("r")).split()
             flags = dict(zip(words[2::2], words[3::2], strict=True))
             sets = dict(b.split("=") for a, b in zip(words[2::2], words[3::2], strict=True) if a == "--set")
@@ -198,7 +198,7 @@ def test_a_run_with_more_rounds_is_trained_as_far_as_is_needed(tmp_path: Path) -
     for name, until in (("whole", 5), ("part", 3)):
         job = Training(name, longer, wanted.use, until, False, (wanted,))
         train_job(job, tmp_path / name, None, "cpu", 1, lambda _: None)
-    inventory = RunInventory(Registry(tmp_path / "part"))
+    inventory = RunInventory(RunRegistry(tmp_path / "part"))
     found = inventory.find(wanted)
     assert found is not None
     assert (found.round, found.entry.done) == (3, 3)

@@ -8,7 +8,7 @@ import pytest
 
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.choices import ProductsName
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
@@ -22,7 +22,7 @@ from fedscope.workflows.sources.samples import Source
 from tests.federated.runs import trained
 
 
-def test_uploads_are_of_measures_that_compare_clients(run: Run) -> None:
+def test_uploads_are_of_measures_that_compare_clients(run: RunFolder) -> None:
     assert uploads(run.final, Measure("hessian")) == {}
     found = uploads(run.final, Measure("hessian", clients=True))
     assert found == {path.name: content(path) for path in run.clients()}
@@ -65,7 +65,7 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def measured(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def measured(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the run, measured in every other way than :data:`PLAIN`."""
     registry = tmp_path_factory.mktemp("measured")
     folder = registry / run.name
@@ -112,7 +112,7 @@ def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) ->
     assert found.problem.samples == 48
 
 
-def test_products_by_finite_differences_answer_for_no_exact_measure(run: Run, tmp_path: Path) -> None:
+def test_products_by_finite_differences_answer_for_no_exact_measure(run: RunFolder, tmp_path: Path) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)
     (problem,) = load([folder / "final.pt"], Source(samples=24, batch_size=8))
@@ -125,7 +125,7 @@ def test_products_by_finite_differences_answer_for_no_exact_measure(run: Run, tm
     assert cached_result(tmp_path, folder / "final.pt", wanted)
 
 
-def test_the_answers_on_the_test_samples_are_the_network_s(run: Run, tmp_path: Path) -> None:
+def test_the_answers_on_the_test_samples_are_the_network_s(run: RunFolder, tmp_path: Path) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)
     wanted = Measure("outcomes", split="test")

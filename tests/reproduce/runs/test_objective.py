@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
@@ -26,7 +26,7 @@ def silent(_title: str) -> Iterator[Progress]:
 def test_the_parts_add_up_and_the_centre_is_the_objective(tmp_path: Path) -> None:
     settings = Settings(method="fedavg+man", model="mlp_digits", clients=2, rounds=1, train_samples=64)
     federation = prepare(settings, {"man.zeta": "0.3"})
-    run = open_run(federation, Registry(tmp_path), "r", resume=False)
+    run = open_run(federation, RunRegistry(tmp_path), "r", resume=False)
     train(federation, run, lambda _: None)
     (problem,) = load([run.final], Source(samples=32, batch_size=32))
     record = objective_surfaces(problem, grid=3, span=1.0, stage=silent)
@@ -52,7 +52,7 @@ def test_the_curvature_with_the_term_is_that_of_the_sum(tmp_path: Path) -> None:
     """Products against autograd's own Hessian of cross-entropy plus the term, written out."""
     settings = Settings(method="fedavg+man", model="mlp_digits", clients=2, rounds=1, train_samples=64)
     federation = prepare(settings, {"man.zeta": "0.3"})
-    run = open_run(federation, Registry(tmp_path), "r", resume=False)
+    run = open_run(federation, RunRegistry(tmp_path), "r", resume=False)
     train(federation, run, lambda _: None)
     (problem,) = load([run.final], Source(samples=32, batch_size=16, dtype=torch.float64))
     added = with_term(problem)
@@ -99,7 +99,7 @@ class Decayed(torch.nn.Module):
         return self.network(images), 0.5 * self.decay * squares.sum()
 
 
-def test_weight_decay_adds_itself_to_each_eigenvalue_and_n_times_to_the_trace(run: Run) -> None:
+def test_weight_decay_adds_itself_to_each_eigenvalue_and_n_times_to_the_trace(run: RunFolder) -> None:
     """What the readings of a table add without a measurement."""
     (problem,) = load([run.final], Source(samples=32, batch_size=32, dtype=torch.float64))
     decayed = Decayed(problem.model, 0.05).eval()
@@ -117,7 +117,7 @@ def test_weight_decay_adds_itself_to_each_eigenvalue_and_n_times_to_the_trace(ru
     assert total - plain_total == pytest.approx(0.05 * without.shape[0], rel=1e-6)
 
 
-def test_a_run_without_man_has_no_term(run: Run) -> None:
+def test_a_run_without_man_has_no_term(run: RunFolder) -> None:
     (problem,) = load([run.final], Source(samples=16))
     with pytest.raises(UserError, match="MAN"):
         objective_surfaces(problem, grid=3, span=1.0, stage=silent)

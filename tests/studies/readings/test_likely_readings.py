@@ -9,7 +9,7 @@ import pytest
 
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import Cell, Choices
+from fedscope.reproduce.recipes.cells import Choices, RunCell
 from fedscope.reproduce.recipes.published import printed
 from studies.readings.likely_readings import readings_of
 from studies.readings.reading import Reading
@@ -49,7 +49,7 @@ def record(lambda_max: float, trace: float, error: float = 0.01) -> HessianRecor
 class Stub:
     """What the inference reads of a filled cell."""
 
-    cell: Cell
+    cell: RunCell
     records: Mapping[str, HessianRecord] = field(default_factory=dict)
 
     @property

@@ -11,7 +11,7 @@ from scipy.stats import f as f_distribution
 from scipy.stats import multivariate_t
 
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import Cell, Choices, cells
+from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.published import table
 from studies.settings.likely_settings import between, grid_of, search_of
 from studies.settings.search import SearchRecipe, search_recipe
@@ -38,7 +38,7 @@ class Round:
 class Stub:
     """What the search reads of a filled cell."""
 
-    cell: Cell
+    cell: RunCell
     metrics: list[Round]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.sources.targets import Targets
@@ -16,7 +16,7 @@ SETTINGS = Settings(
 )
 
 
-def targets(run: Run, which: str = "", **named: object) -> Targets:
+def targets(run: RunFolder, which: str = "", **named: object) -> Targets:
     return Targets(run.root, (f"{run.name}{which}",), samples="all", threads=1, **named)  # type: ignore[arg-type]
 
 
@@ -25,8 +25,8 @@ def flat(model: nn.Module) -> torch.Tensor:
 
 
 def trained(
-    registry: Registry, name: str, changed: Mapping[str, object] = {}, options: Mapping[str, str] = {}
-) -> Run:
+    registry: RunRegistry, name: str, changed: Mapping[str, object] = {}, options: Mapping[str, str] = {}
+) -> RunFolder:
     """Return a run of the settings with some of them changed."""
     federation = prepare(SETTINGS.model_copy(update=dict(changed)), dict(options))
     found = open_run(federation, registry, name, resume=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.figures.clients.from_records import draw
 from fedscope.figures.text.clients import clients_tables
@@ -20,7 +20,7 @@ from fedscope.workflows.clients.request import ClientsRequest
 from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.run_clients import Client
+from fedscope.workflows.sources.run_clients import RunClient
 
 from .small import flat, targets
 
@@ -36,20 +36,20 @@ def _at(model: nn.Module, weights: Tensor) -> nn.Module:
     return moved
 
 
-def _loss(model: nn.Module, on: Client | Problem) -> float:
+def _loss(model: nn.Module, on: RunClient | Problem) -> float:
     inputs, targets = (torch.cat(side) for side in zip(*on.batches, strict=True))
     with torch.no_grad():
         return float(cross_entropy(model(inputs).double(), targets))
 
 
-def _gradient(model: nn.Module, on: Client) -> Tensor:
+def _gradient(model: nn.Module, on: RunClient) -> Tensor:
     inputs, targets = (torch.cat(side) for side in zip(*on.batches, strict=True))
     loss = cross_entropy(model(inputs), targets)
     return torch.cat([g.flatten() for g in torch.autograd.grad(loss, [*model.parameters()])]).double()
 
 
 def test_gradients_part_between_clients_as_plain_ones_do(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient]
 ) -> None:
     found = record.noise
     assert found is not None
@@ -73,7 +73,7 @@ def test_gradients_part_between_clients_as_plain_ones_do(
 
 
 def test_the_loss_crosses_its_start_at_the_critical_step(
-    record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient], round_run: RunFolder
 ) -> None:
     found = record.critical
     assert found is not None
@@ -93,7 +93,7 @@ def test_the_loss_crosses_its_start_at_the_critical_step(
 
 
 def test_barriers_are_the_largest_excess_on_each_line(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient]
 ) -> None:
     assert record.barriers is not None
     plain, matched = record.barriers.plain, record.barriers.matched

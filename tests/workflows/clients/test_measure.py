@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.landscape.heterogeneity.one_round.cells import cell
@@ -26,7 +26,7 @@ from fedscope.workflows.clients.request import MEASURES, ClientsRequest, chosen
 from fedscope.workflows.progress import Reporter, silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.run_clients import Client, Participants
+from fedscope.workflows.sources.run_clients import Participants, RunClient
 
 from .small import flat, targets, trained
 
@@ -42,18 +42,18 @@ def record(problem: Problem) -> ClientsRecord:
 
 
 @pytest.fixture
-def copied(round_run: Run, tmp_path: Path) -> Run:
+def copied(round_run: RunFolder, tmp_path: Path) -> RunFolder:
     shutil.copytree(round_run.folder, tmp_path / "registry" / "tiny")
-    return Run(tmp_path / "registry" / "tiny")
+    return RunFolder(tmp_path / "registry" / "tiny")
 
 
-def _loss(model: nn.Module, client: Client | Problem) -> float:
+def _loss(model: nn.Module, client: RunClient | Problem) -> float:
     inputs, targets = (torch.cat(side) for side in zip(*client.batches, strict=True))
     with torch.no_grad():
         return float(cross_entropy(model(inputs), targets))
 
 
-def test_the_clients_are_weighted_by_their_rows(record: ClientsRecord, round_run: Run) -> None:
+def test_the_clients_are_weighted_by_their_rows(record: ClientsRecord, round_run: RunFolder) -> None:
     counts = round_run.manifest().rows.counts  # type: ignore[union-attr]
     assert record.numbers == (0, 1, 2)
     assert [one.share for one in record.clients] == pytest.approx([count / sum(counts) for count in counts])
@@ -65,7 +65,7 @@ def test_the_clients_are_weighted_by_their_rows(record: ClientsRecord, round_run
 
 
 def test_the_losses_are_those_of_the_networks(
-    record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient], round_run: RunFolder
 ) -> None:
     table = record.of("loss")
     assert table is not None
@@ -88,7 +88,7 @@ def test_the_losses_are_those_of_the_networks(
 
 
 def test_the_curvature_is_that_of_the_operators(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient]
 ) -> None:
     table = record.of("lambda_max")
     assert table is not None
@@ -102,7 +102,7 @@ def test_the_curvature_is_that_of_the_operators(
 
 
 def test_the_updates_are_from_the_model_that_the_round_began_with(
-    record: ClientsRecord, problem: Problem, uploads: list[Client], round_run: Run
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient], round_run: RunFolder
 ) -> None:
     start = problems(targets(round_run, "@1"))[0]
     assert record.start is not None
@@ -121,7 +121,7 @@ def test_the_updates_are_from_the_model_that_the_round_began_with(
 
 
 def test_the_cost_of_averaging_is_the_difference_of_losses(
-    record: ClientsRecord, problem: Problem, uploads: list[Client]
+    record: ClientsRecord, problem: Problem, uploads: list[RunClient]
 ) -> None:
     assert record.averaging is not None
     shares = [one.share for one in record.clients]
@@ -140,7 +140,7 @@ def test_the_cost_of_averaging_is_the_difference_of_losses(
 def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: Path) -> None:
     """BatchNorm's statistics of FedAvg's model are the mean of the uploads'."""
     changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
-    run = trained(Registry(tmp_path), "norm", changed)
+    run = trained(RunRegistry(tmp_path), "norm", changed)
     (problem,) = problems(targets(run))
     record = measure_clients(problem, ClientsRequest(only=("drift",)), silent)
     shares = [one.share for one in record.clients]
@@ -155,7 +155,7 @@ def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: P
 
 def test_recalibrated_statistics_are_of_one_batching(tmp_path: Path) -> None:
     changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
-    run = trained(Registry(tmp_path), "norm", changed)
+    run = trained(RunRegistry(tmp_path), "norm", changed)
     (problem,) = problems(targets(run))
     record = measure_clients(problem, ClientsRequest(only=("drift",), bn="recalibrate"), silent)
     models = [client.model for client in Participants(problem, "client", "own", of_round=True)]
@@ -182,7 +182,7 @@ def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) 
     assert bool((torch.tensor(record.overlap.low)[off] <= matrix[off] + 1e-9).all())
 
 
-def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: Run) -> None:
+def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: RunFolder) -> None:
     (few,) = problems(replace(targets(round_run), samples=48))
     found = measure_clients(few, ClientsRequest(only=("overlap",), top_k=1), silent).overlap
     own = [(client.model, client.batches) for client in Participants(few, "client", "own", of_round=True)]
@@ -211,7 +211,7 @@ def test_diagonals_are_those_of_the_hessian_command(problem: Problem) -> None:
 
 
 def test_the_same_question_is_answered_from_the_registry(
-    copied: Run, monkeypatch: pytest.MonkeyPatch
+    copied: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (first,) = clients(targets(copied), LOSS)
     with monkeypatch.context() as patch:
@@ -231,12 +231,14 @@ def test_the_same_question_is_answered_from_the_registry(
     "change",
     [{"anchor": "global"}, {"bn": "batch"}, {"top_k": 2}, {"tol": 0.1}, {"probes": 4}, {"start": True}],
 )
-def test_another_question_is_not_answered_from_the_registry(copied: Run, change: dict[str, Any]) -> None:
+def test_another_question_is_not_answered_from_the_registry(
+    copied: RunFolder, change: dict[str, Any]
+) -> None:
     clients(targets(copied), LOSS)
     assert not clients(targets(copied), replace(LOSS, **change))[0].reused
 
 
-def test_a_round_that_began_elsewhere_is_another_question(copied: Run) -> None:
+def test_a_round_that_began_elsewhere_is_another_question(copied: RunFolder) -> None:
     (first,) = clients(targets(copied), LOSS)
     for path in (copied.anchor(2), copied.after_round(1)):
         shutil.copy(copied.initial, path)
@@ -246,7 +248,7 @@ def test_a_round_that_began_elsewhere_is_another_question(copied: Run) -> None:
     assert starts[0] < starts[1]
 
 
-def test_a_round_began_with_the_result_of_the_round_before(copied: Run) -> None:
+def test_a_round_began_with_the_result_of_the_round_before(copied: RunFolder) -> None:
     for round in (1, 2):
         copied.anchor(round).unlink(missing_ok=True)
     for which, before in (("", copied.after_round(1)), ("@1", copied.initial)):
@@ -257,7 +259,7 @@ def test_a_round_began_with_the_result_of_the_round_before(copied: Run) -> None:
 
 def test_a_method_that_weights_uploads_alike_has_equal_shares(tmp_path: Path) -> None:
     changed = {"method": "scaffold", "rounds": 1}
-    run = trained(Registry(tmp_path), "alike", changed)
+    run = trained(RunRegistry(tmp_path), "alike", changed)
     record = measure_clients(problems(targets(run))[0], ClientsRequest(only=("loss", "drift")), silent)
     assert len({one.samples for one in record.clients}) > 1
     assert [one.share for one in record.clients] == pytest.approx([1 / 3] * 3)
@@ -265,7 +267,9 @@ def test_a_method_that_weights_uploads_alike_has_equal_shares(tmp_path: Path) ->
     assert record.averaging.distance < 1e-5  # so did the server
 
 
-def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_asked_for(copied: Run) -> None:
+def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_asked_for(
+    copied: RunFolder,
+) -> None:
     copied.anchor(2).unlink()
     copied.after_round(1).unlink()
     request = ClientsRequest(only=("alignment",), top_k=1)
@@ -281,7 +285,7 @@ def test_without_the_anchor_it_is_said_and_the_global_model_is_taken_only_when_a
     assert clients(targets(copied), LOSS)[0].of("loss").cell("own", "start") is None  # type: ignore[union-attr]
 
 
-def test_what_has_no_clients_is_refused(copied: Run) -> None:
+def test_what_has_no_clients_is_refused(copied: RunFolder) -> None:
     with pytest.raises(UserError, match="is a client's"):
         clients(targets(copied, "@client1"), LOSS)
     with pytest.raises(UserError, match="clients hold training rows"):
@@ -307,7 +311,7 @@ def test_what_has_no_clients_is_refused(copied: Run) -> None:
 def test_a_round_of_one_client_is_refused_with_what_mends_it(
     settings: dict[str, object], said: str, tmp_path: Path
 ) -> None:
-    run = trained(Registry(tmp_path), "one", {**settings, "save_clients": "last"})
+    run = trained(RunRegistry(tmp_path), "one", {**settings, "save_clients": "last"})
     with pytest.raises(UserError, match=said):
         clients(targets(run), LOSS)
 
@@ -321,7 +325,7 @@ def test_parts_are_named() -> None:
 
 def test_a_server_that_does_not_take_the_mean_is_measured_about_the_mean(tmp_path: Path) -> None:
     """The expansion is at the mean of the uploads, of which no first-order term is left."""
-    run = trained(Registry(tmp_path), "half", {"method": "fedavgm", "rounds": 1}, {"avgm.gamma": "0.5"})
+    run = trained(RunRegistry(tmp_path), "half", {"method": "fedavgm", "rounds": 1}, {"avgm.gamma": "0.5"})
     (problem,) = problems(targets(run))
     found = measure_clients(problem, ClientsRequest(only=("drift",)), silent).averaging
     assert found is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.records.hessian import HessianRecord
 from fedscope.workflows.curvature.checkpoints import curvature
@@ -13,7 +13,7 @@ from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 
 
-def test_records_of_several_checkpoints_and_what_is_kept_of_them(run: Run, tmp_path: Path) -> None:
+def test_records_of_several_checkpoints_and_what_is_kept_of_them(run: RunFolder, tmp_path: Path) -> None:
     files = tuple(str(run.folder / name) for name in ("initial.pt", "final.pt"))
     targets = Targets(tmp_path / "registry", files, samples=32, batch_size=16, threads=1)
     found = curvature(targets, Request(probes=2, tol=0.5))
@@ -25,7 +25,7 @@ def test_records_of_several_checkpoints_and_what_is_kept_of_them(run: Run, tmp_p
     assert [one.record.lambda_max for one in again] == [one.record.lambda_max for one in found]
 
 
-def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: Run, tmp_path: Path) -> None:
+def test_more_is_measured_beside_what_is_kept_by_the_same_version(run: RunFolder, tmp_path: Path) -> None:
     targets = Targets(tmp_path / "registry", (str(run.final),), samples=24, batch_size=8, threads=1)
     few = Request(top_k=2, probes=2, tol=0.5, versions={"fedscope": "1"})
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.registry.rows import read_rows, rows_spec
 from fedscope.choices import OperatorName
 from fedscope.data.sets.catalogue import load as load_data
@@ -41,7 +41,7 @@ def of(record: HessianRecord) -> Influence:
     return record.influence
 
 
-def problem_of(run: Run, **changes: object) -> Problem:
+def problem_of(run: RunFolder, **changes: object) -> Problem:
     settings = {"samples": SAMPLES, "dtype": torch.float64, **changes}
     return load([run.final], Source(**settings))[0]  # type: ignore[arg-type]
 
@@ -104,7 +104,7 @@ def test_parts_and_rows_are_those_of_dense_hessians(operator: OperatorName) -> N
     assert "plain state_dict" in (influence.clients_reason or "")
 
 
-def test_a_registered_runs_rows_are_those_of_the_data_set(run: Run) -> None:
+def test_a_registered_runs_rows_are_those_of_the_data_set(run: RunFolder) -> None:
     problem = problem_of(run)
     found = measured(problem, influence=SAMPLES)
     influence, split = of(found), load_data("digits").train
@@ -124,13 +124,13 @@ def test_a_registered_runs_rows_are_those_of_the_data_set(run: Run) -> None:
     torch.testing.assert_close(torch.tensor(images[..., 0]), split.images[rows, 0] / 255)
 
 
-def test_a_whole_split_leaves_the_shares_without_error(run: Run) -> None:
+def test_a_whole_split_leaves_the_shares_without_error(run: RunFolder) -> None:
     some, whole = (of(measured(problem_of(run, samples=count))) for count in (SAMPLES, None))
     assert all(group.stderr > 0 for group in (*(some.by_class or ()), *(some.by_client or ())))
     assert {group.stderr for group in (*(whole.by_class or ()), *(whole.by_client or ()))} == {0}
 
 
-def test_the_parts_of_rows_are_their_own_curvature(run: Run) -> None:
+def test_the_parts_of_rows_are_their_own_curvature(run: RunFolder) -> None:
     """vᵀ∇²ℓv of each listed row's loss by PyTorch's own double backward, on the data set's own row."""
     problem = problem_of(run)
     found = measured(problem, tol=1e-6)
@@ -166,7 +166,7 @@ def _eigenvector(problem: Problem, value: float) -> list[Tensor]:
 
 
 def test_a_kept_result_is_told_without_products(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = problem_of(run)
     first = measure(problem, replace(ASKED, influence=None), SILENT.stage, keep=tmp_path)
@@ -177,13 +177,13 @@ def test_a_kept_result_is_told_without_products(
     assert of(again) == of(measure(problem, replace(ASKED, top_k=1), SILENT.stage, keep=tmp_path))
 
 
-def test_of_the_test_split_no_client_is_told(run: Run) -> None:
+def test_of_the_test_split_no_client_is_told(run: RunFolder) -> None:
     influence = of(measured(problem_of(run, split="test")))
     assert (influence.by_client, influence.split) == (None, "test")
     assert influence.clients_reason == "no client holds samples of the test split"
 
 
-def test_clients_are_those_of_the_checkpoint_not_of_its_weights(run: Run, tmp_path: Path) -> None:
+def test_clients_are_those_of_the_checkpoint_not_of_its_weights(run: RunFolder, tmp_path: Path) -> None:
     """Runs that begin at the same weights share results, and have other clients."""
     problem = problem_of(run)
     first = of(measure(problem, ASKED, SILENT.stage, keep=tmp_path))
@@ -196,7 +196,7 @@ def test_clients_are_those_of_the_checkpoint_not_of_its_weights(run: Run, tmp_pa
 
 
 def test_where_no_sample_has_a_part_it_is_refused_before_any_product(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measuring, "_measured", None)
     with pytest.raises(UserError, match=r"BatchNorm by the batch's own.*--bn eval"):
@@ -210,7 +210,7 @@ def test_where_no_sample_has_a_part_it_is_refused_before_any_product(
 
 
 def test_a_kept_result_of_other_batches_names_the_same_rows(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that was measured on a GPU, which deals the samples to fewer batches."""
     problem = problem_of(run, samples=160)
@@ -224,7 +224,7 @@ def test_a_kept_result_of_other_batches_names_the_same_rows(
 
 
 def test_a_result_of_other_batches_is_not_completed(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = problem_of(run, samples=160)
     monkeypatch.setattr(measuring, "BATCHES", 8)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.choices import ProductsName
 from fedscope.errors import UserError
 from fedscope.figures.text.tables import hessian_table
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result's name takes every sample's loss, and a product with a few of them."""
     copies, passed = [], []
@@ -59,7 +59,7 @@ def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
     ] * 17  # a trial of the loss, that of each batch, and a product
 
 
-def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> None:
+def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: RunFolder) -> None:
     """They are the same in every call, and others by another seed."""
     for seed in (3, 4):
         (problem,) = load([run.final], Source(samples=32, batch_size=16, seed=seed))
@@ -78,7 +78,7 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: Run) -> 
         assert not torch.allclose(drawn @ v, default @ v, rtol=1e-2)
 
 
-def test_finite_differences_are_said_and_answer_for_themselves_alone(run: Run, tmp_path: Path) -> None:
+def test_finite_differences_are_said_and_answer_for_themselves_alone(run: RunFolder, tmp_path: Path) -> None:
     (problem,) = load([run.final], Source(samples=64, batch_size=16))
     exact, differences = (Request(probes=4, tol=1e-2, products=way) for way in get_args(ProductsName))
     first = measure(problem, exact, SILENT.stage, keep=tmp_path / "kept")
@@ -106,7 +106,7 @@ def test_finite_differences_are_of_the_own_hessian(other: dict[str, Any]) -> Non
         check_request(Request(products="finite-differences", **other), parallel=False)
 
 
-def test_a_kept_result_answers_for_its_own_samples_alone(run: Run, tmp_path: Path) -> None:
+def test_a_kept_result_answers_for_its_own_samples_alone(run: RunFolder, tmp_path: Path) -> None:
     """Equal weights do not say which rows a run used, nor does their number."""
     (problem,) = load([run.final], Source(samples=64))
     request = Request(probes=2, tol=0.1)
@@ -119,7 +119,7 @@ def test_a_kept_result_answers_for_its_own_samples_alone(run: Run, tmp_path: Pat
     assert measure(problem, request, SILENT.stage, keep=tmp_path).reused
 
 
-def test_layers_are_of_the_parameters_that_are_asked_for(run: Run) -> None:
+def test_layers_are_of_the_parameters_that_are_asked_for(run: RunFolder) -> None:
     (problem,) = load([run.final], Source(samples=64))
     found = measure(problem, Request(layers=True, parameters=("*.weight",), probes=2), SILENT.stage)
     names = [name for name, _ in problem.model.named_parameters() if name.endswith(".weight")]

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.file.state import read_state, server_vectors
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
@@ -29,18 +29,18 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def adam(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def adam(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     federation = prepare(SETTINGS, {"adam.gamma": "0.02"})
-    found = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "adam", resume=False)
+    found = open_run(federation, RunRegistry(tmp_path_factory.mktemp("registry")), "adam", resume=False)
     train(federation, found, lambda _: None)
     return found
 
 
-def _targets(run: Run, which: str = "") -> Targets:
+def _targets(run: RunFolder, which: str = "") -> Targets:
     return Targets(run.root, (f"{run.name}{which}",), samples=64, batch_size=16, threads=1, dtype="float64")
 
 
-def test_the_scale_is_that_of_the_servers_own_step_name_by_name(adam: Run) -> None:
+def test_the_scale_is_that_of_the_servers_own_step_name_by_name(adam: RunFolder) -> None:
     """The weights moved by γ m/(√s + ε); kernels lie otherwise in the server's vectors."""
     (problem,) = problems(_targets(adam, "@3"))
     server = adaptive_server(problem)
@@ -60,7 +60,7 @@ def test_the_scale_is_that_of_the_servers_own_step_name_by_name(adam: Run) -> No
     assert server.rate == pytest.approx(0.02 * 0.02 * steps)
 
 
-def test_the_value_is_that_of_the_dense_matrix_and_rounds_keep_their_state(adam: Run) -> None:
+def test_the_value_is_that_of_the_dense_matrix_and_rounds_keep_their_state(adam: RunFolder) -> None:
     request = Request(probes=2, preconditioned=True, parameters=("fc.*",), tol=1e-9)
     (found,) = curvature(_targets(adam, "@2"), request)
     entry = found.record.preconditioned
@@ -95,7 +95,7 @@ def _as_if(problem: Problem, **settings: object) -> Problem:
     return replace(problem, info=problem.info.model_copy(update={"settings": changed}))
 
 
-def test_the_rate_counts_the_steps_that_were_taken(adam: Run) -> None:
+def test_the_rate_counts_the_steps_that_were_taken(adam: RunFolder) -> None:
     (problem,) = problems(_targets(adam, "@3"))
     for settings, steps in (({"epochs": 3}, 3 * 2), ({"local_steps": 5}, 5)):  # of 100 rows in batches of 64
         server = adaptive_server(_as_if(problem, **settings))
@@ -104,13 +104,15 @@ def test_the_rate_counts_the_steps_that_were_taken(adam: Run) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("optimizer", "adamw"), ("stragglers", 0.5)])
-def test_local_steps_that_are_not_alike_or_not_sgd_s_are_refused(adam: Run, name: str, value: object) -> None:
+def test_local_steps_that_are_not_alike_or_not_sgd_s_are_refused(
+    adam: RunFolder, name: str, value: object
+) -> None:
     (problem,) = problems(_targets(adam, "@3"))
     with pytest.raises(UserError, match=f"adam has .*{'stragglers' if name == 'stragglers' else 'adamw'}"):
         adaptive_server(_as_if(problem, **{name: value}))
 
 
-def test_what_has_no_such_server_or_state_is_refused(adam: Run, run: Run) -> None:
+def test_what_has_no_such_server_or_state_is_refused(adam: RunFolder, run: RunFolder) -> None:
     request = Request(probes=2, preconditioned=True)
     with pytest.raises(UserError, match="was trained with fedavg"):
         curvature(replace(_targets(run), samples=32), request)

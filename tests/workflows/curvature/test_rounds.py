@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
@@ -23,20 +23,20 @@ REQUEST = Request(probes=PROBES)
 
 
 @pytest.fixture(scope="module")
-def rounds(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of 14 rounds, each of which was kept."""
-    registry = Registry(tmp_path_factory.mktemp("registry"))
+    registry = RunRegistry(tmp_path_factory.mktemp("registry"))
     federation = prepare(Settings(clients=3, rounds=14, epochs=1, lr=0.02, keep_every=1), {})
     run = open_run(federation, registry, "rounds", resume=False)
     train(federation, run, lambda _: None)
     return run
 
 
-def _targets(run: Run) -> Targets:
+def _targets(run: RunFolder) -> Targets:
     return Targets(run.root, (run.name,), samples=64, batch_size=32, threads=1)
 
 
-def test_rounds_take_half_of_the_products_of_separate_measurements(rounds: Run) -> None:
+def test_rounds_take_half_of_the_products_of_separate_measurements(rounds: RunFolder) -> None:
     targets = along(_targets(rounds), "7:14:1")
     assert targets.checkpoints == tuple(f"rounds@{round}" for round in range(7, 15))
     warm = [one.record for one in curvature(targets, replace(REQUEST, warm=True))]
@@ -53,7 +53,7 @@ def test_rounds_take_half_of_the_products_of_separate_measurements(rounds: Run) 
     assert all(one.reused for one in again)
 
 
-def test_all_rounds_are_those_that_were_kept(rounds: Run, run: Run) -> None:
+def test_all_rounds_are_those_that_were_kept(rounds: RunFolder, run: RunFolder) -> None:
     targets = _targets(rounds)
     assert along(targets, "all").checkpoints == along(targets, "1:14").checkpoints
     with pytest.raises(UserError, match=r"kept a checkpoint of 1 rounds, --rounds all takes 2 to 500"):
@@ -62,7 +62,7 @@ def test_all_rounds_are_those_that_were_kept(rounds: Run, run: Run) -> None:
         along(targets, "some")
 
 
-def test_each_run_begins_at_random(rounds: Run, tmp_path: Path) -> None:
+def test_each_run_begins_at_random(rounds: RunFolder, tmp_path: Path) -> None:
     names = ("rounds@13", "rounds@14", str(rounds.initial))
     other = tmp_path / "initial.pt"
     other.write_bytes(rounds.initial.read_bytes())  # of no run

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.choices import ReadingName, SplitName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
@@ -35,7 +35,7 @@ from fedscope.workflows.sources.targets import Targets
 FEW = SharpnessRequest(only=("average_l2", "fisher_rao"), pairs=2, versions={"fedscope": "1"})
 
 
-def targets_of(run: Run, folder: Path) -> Targets:
+def targets_of(run: RunFolder, folder: Path) -> Targets:
     return Targets(folder / "registry", (str(run.final),), samples=48, batch_size=16, threads=1)
 
 
@@ -125,7 +125,7 @@ def test_worst_cases_are_of_the_logits_and_the_search_that_were_asked_for(readin
 
 
 def test_what_was_measured_is_not_measured_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     targets = targets_of(run, tmp_path)
     (first,) = sharpness(targets, FEW)
@@ -146,7 +146,7 @@ def test_what_was_measured_is_not_measured_again(
     assert not sharpness(targets, FEW, again=True)[0].reused
 
 
-def test_the_gap_is_between_the_two_splits(run: Run, tmp_path: Path) -> None:
+def test_the_gap_is_between_the_two_splits(run: RunFolder, tmp_path: Path) -> None:
     targets = targets_of(run, tmp_path)
     (record,) = sharpness(targets, replace(FEW, only=("fisher_rao",), gap=True))
     gap = record.gap

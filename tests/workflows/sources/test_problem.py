@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.data.loading.datasets import part
 from fedscope.errors import UserError
 from fedscope.federated.server.rounds import train
@@ -24,8 +24,8 @@ from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
 
 
-def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Path) -> None:
-    plain: Checkpoint = load_checkpoint(run.final)
+def test_stochastic_depth_is_analysed_at_its_expectation(run: RunFolder, tmp_path: Path) -> None:
+    plain: VerifiedCheckpoint = load_checkpoint(run.final)
     spec = plain.info.model.model_copy(update={"keep": 0.5, "schedule": "paper"})
     save_checkpoint(tmp_path / "deep.pt", plain.state, plain.info.model_copy(update={"model": spec}))
     expected, deep = load([run.final, tmp_path / "deep.pt"], Source(samples=16))
@@ -38,7 +38,7 @@ def test_stochastic_depth_is_analysed_at_its_expectation(run: Run, tmp_path: Pat
     assert torch.equal(frozen(inputs), expected.model(inputs))
 
 
-def test_a_model_that_was_sent_has_the_address_of_the_round_that_began_with_it(run: Run) -> None:
+def test_a_model_that_was_sent_has_the_address_of_the_round_that_began_with_it(run: RunFolder) -> None:
     (problem,) = load([run.final], Source(samples=16))
     assert problem.info
     sent = replace(problem, info=problem.info.model_copy(update={"average": "sent", "round": 2}))
@@ -53,7 +53,7 @@ def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
         shift="bernoulli", shift_probability=1.0,
     )  # fmt: skip
     federation = prepare(settings, {})
-    run = open_run(federation, Registry(tmp_path), "shifting", resume=False)
+    run = open_run(federation, RunRegistry(tmp_path), "shifting", resume=False)
     train(federation, run, lambda _: None)
     assert federation.label_maps is not None
     for round, path in ((1, run.after_round(1)), (3, run.final)):
@@ -64,13 +64,13 @@ def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:
     assert not torch.equal(seen, federation.dataset.train.labels[used])
 
 
-def test_a_split_that_the_data_lack_is_refused(run: Run) -> None:
+def test_a_split_that_the_data_lack_is_refused(run: RunFolder) -> None:
     with pytest.raises(UserError, match="--split test"):
         load([run.final], Source(split="validation"))
 
 
 def test_a_split_is_of_registered_data_alone(
-    run: Run, tmp_path: Path, code: Callable[[str, str], Path]
+    run: RunFolder, tmp_path: Path, code: Callable[[str, str], Path]
 ) -> None:
     code(
         "own",
@@ -88,10 +88,10 @@ def test_a_split_is_of_registered_data_alone(
 
 
 def test_a_file_or_a_folder_of_weights_comes_before_a_run_of_its_name(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    registry = Registry(run.root)
+    registry = RunRegistry(run.root)
     assert file_or_registered("tiny", registry) == run.final
     Path("tiny").mkdir()
     assert file_or_registered("tiny", registry) == run.final

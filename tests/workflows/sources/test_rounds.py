@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.workflows.landscape.slices import _is_run, slices
 from fedscope.workflows.progress import SILENT
@@ -22,15 +22,15 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return trained(tmp_path_factory.mktemp("registry"), SETTINGS)
 
 
-def targets(run: Run, *checkpoints: str) -> Targets:
+def targets(run: RunFolder, *checkpoints: str) -> Targets:
     return Targets(checkpoints=checkpoints, registry=run.root, samples=32)
 
 
-def test_steps_are_named_client_by_client(run: Run) -> None:
+def test_steps_are_named_client_by_client(run: RunFolder) -> None:
     found = along_steps(targets(run, "run@2:client1", "run@2:client0"), "all").checkpoints
     assert found == tuple(f"run@2:client{k}:step{s}" for k in (1, 0) for s in (2, 4, 6))
     assert along_steps(targets(run, "run@2:client0"), "2:6:4").checkpoints == (
@@ -54,17 +54,17 @@ def test_steps_are_named_client_by_client(run: Run) -> None:
         ("run", "all", "give RUN@ROUND:clientK"),
     ],
 )
-def test_what_was_not_kept_is_refused(checkpoint: str, text: str, words: str, run: Run) -> None:
+def test_what_was_not_kept_is_refused(checkpoint: str, text: str, words: str, run: RunFolder) -> None:
     with pytest.raises(UserError, match=words):
         along_steps(targets(run, checkpoint), text)
 
 
-def test_without_a_client_there_are_no_steps(run: Run) -> None:
+def test_without_a_client_there_are_no_steps(run: RunFolder) -> None:
     with pytest.raises(UserError, match="give RUN@ROUND:clientK"):
         along_steps(replace(targets(run), checkpoints=()), "all")
 
 
-def test_rounds_and_local_steps_are_not_given_together(run: Run) -> None:
+def test_rounds_and_local_steps_are_not_given_together(run: RunFolder) -> None:
     given = targets(run, "run@2:client0")
     with pytest.raises(UserError, match="give one of them"):
         along_given(given, "1:2", "all")
@@ -72,7 +72,7 @@ def test_rounds_and_local_steps_are_not_given_together(run: Run) -> None:
     assert along_given(given, None, None) == given
 
 
-def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: Run) -> None:
+def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: RunFolder) -> None:
     ((problem, way),) = slices("pca", targets(run, "run@2:client0"), SILENT)
     assert problem.path == run.client(0, 2)
     assert way
@@ -83,18 +83,18 @@ def test_a_client_s_way_is_from_what_it_received_to_its_upload(run: Run) -> None
     assert float((ends[1] - ends[0]).norm()) > 0
 
 
-def test_a_way_without_steps_says_how_to_keep_them(run: Run) -> None:
+def test_a_way_without_steps_says_how_to_keep_them(run: RunFolder) -> None:
     with pytest.raises(UserError, match="--keep-steps 1:0:1"):
         slices("pca", targets(run, "run@1:client0"), SILENT)
 
 
 @pytest.fixture(scope="module")
-def without_uploads(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def without_uploads(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     settings = SETTINGS.model_copy(update={"save_clients": "none", "keep_steps": "2:0:2", "rounds": 3})
     return trained(tmp_path_factory.mktemp("registry"), settings)
 
 
-def test_steps_need_no_upload(without_uploads: Run) -> None:
+def test_steps_need_no_upload(without_uploads: RunFolder) -> None:
     found = along_steps(targets(without_uploads, "run@2:client0"), "all").checkpoints
     assert found == tuple(f"run@2:client0:step{s}" for s in (2, 4, 6))
     ((problem, way),) = slices("pca", targets(without_uploads, "run@2:client0"), SILENT)
@@ -117,9 +117,11 @@ def test_too_few_models_for_a_plane_are_refused(tmp_path: Path) -> None:
         slices("pca", targets(trained(tmp_path, settings), "run@2:client0"), SILENT)
 
 
-def test_a_folder_of_a_runs_name_does_not_hide_the_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_a_runs_name_does_not_hide_the_run(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(run.root)
-    assert _is_run(Registry(Path()), run.name)
-    assert not _is_run(Registry(Path()), f"{run.name}@2")
+    assert _is_run(RunRegistry(Path()), run.name)
+    assert not _is_run(RunRegistry(Path()), f"{run.name}@2")
     monkeypatch.chdir(run.folder)
-    assert not _is_run(Registry(run.root), "clients")  # a folder, and no run's
+    assert not _is_run(RunRegistry(run.root), "clients")  # a folder, and no run's

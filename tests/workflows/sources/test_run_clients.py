@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.data.augment import Pipeline
 from fedscope.data.partition.division import Divided
 from fedscope.data.sets import catalogue
@@ -37,10 +37,10 @@ SETTINGS = Settings(
 
 
 @pytest.fixture(scope="module")
-def shifting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, Run]:
+def shifting(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, RunFolder]:
     """Labels that shift in every round, and clients whose last uploads are of different rounds."""
     federation = prepare(SETTINGS, {})
-    run = open_run(federation, Registry(tmp_path_factory.mktemp("registry")), "shifting", resume=False)
+    run = open_run(federation, RunRegistry(tmp_path_factory.mktemp("registry")), "shifting", resume=False)
     train(federation, run, lambda _: None)
     return federation, run
 
@@ -49,7 +49,7 @@ def _problem(path: Path, samples: int | None = None) -> Problem:
     return load([path], Source(samples=samples))[0]
 
 
-def test_own_rows_are_those_trained_on(shifting: tuple[Federation, Run]) -> None:
+def test_own_rows_are_those_trained_on(shifting: tuple[Federation, RunFolder]) -> None:
     federation, run = shifting
     maps = federation.label_maps
     assert maps is not None
@@ -66,7 +66,7 @@ def test_own_rows_are_those_trained_on(shifting: tuple[Federation, Run]) -> None
         assert torch.equal(labels, maps[client.info.round - 1][split.labels[rows]])
 
 
-def test_own_rows_are_drawn_by_the_number_of_samples(shifting: tuple[Federation, Run]) -> None:
+def test_own_rows_are_drawn_by_the_number_of_samples(shifting: tuple[Federation, RunFolder]) -> None:
     federation, run = shifting
     for client in Participants(_problem(run.final, 20), "client", "own"):
         inputs = torch.cat([x for x, _ in client.batches])
@@ -75,7 +75,7 @@ def test_own_rows_are_drawn_by_the_number_of_samples(shifting: tuple[Federation,
         assert all(any(torch.equal(x, y) for y in held) for x in inputs)
 
 
-def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, Run]) -> None:
+def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, RunFolder]) -> None:
     _, run = shifting
     problem = _problem(run.final)
     common = list(Participants(problem, "global", "own"))
@@ -89,7 +89,7 @@ def test_weights_are_the_clients_or_the_global_ones(shifting: tuple[Federation, 
         Participants(problem, "global", "global")
 
 
-def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Federation, Run]) -> None:
+def test_uploads_are_of_the_checkpoints_round_or_the_latest(shifting: tuple[Federation, RunFolder]) -> None:
     _, run = shifting
     early = _problem(run.after_round(2))
     by_then = [client.info.round for client in Participants(early, "client", "own") if client.info]
@@ -106,7 +106,7 @@ def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: py
         rho=0.2, alpha=None, keep_every=1, save_clients="all", participation=0.5,
     )  # fmt: skip
     federation = prepare(settings, {})
-    run = open_run(federation, Registry(tmp_path), "fresh", resume=False)
+    run = open_run(federation, RunRegistry(tmp_path), "fresh", resume=False)
     train(federation, run, lambda _: None)
     held = {round: federation.rows_in(round) for round in (1, 2)}
     request.getfixturevalue("other_streams")
@@ -121,7 +121,7 @@ def test_fresh_clients_hold_other_rows_in_each_round(tmp_path: Path, request: py
 
 
 def test_what_is_not_known_is_refused(
-    shifting: tuple[Federation, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shifting: tuple[Federation, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, run = shifting
     problem = _problem(run.final)
@@ -158,7 +158,7 @@ def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("other_streams")
-def test_stored_rows_outlive_the_streams_that_drew_them(shifting: tuple[Federation, Run]) -> None:
+def test_stored_rows_outlive_the_streams_that_drew_them(shifting: tuple[Federation, RunFolder]) -> None:
     federation, run = shifting
     participants = Participants(_problem(run.final), "global", "own")
     for client in participants:
@@ -171,7 +171,7 @@ def test_stored_rows_outlive_the_streams_that_drew_them(shifting: tuple[Federati
 
 @pytest.mark.usefixtures("other_streams")
 def test_a_checkpoint_elsewhere_is_refused_where_its_rows_are_drawn_otherwise(
-    shifting: tuple[Federation, Run], tmp_path: Path
+    shifting: tuple[Federation, RunFolder], tmp_path: Path
 ) -> None:
     _, run = shifting
     copy = Path(shutil.copy(run.final, tmp_path / "copy.pt"))
@@ -180,7 +180,7 @@ def test_a_checkpoint_elsewhere_is_refused_where_its_rows_are_drawn_otherwise(
 
 
 def test_a_checkpoint_elsewhere_has_its_rows_drawn_again(
-    shifting: tuple[Federation, Run], tmp_path: Path
+    shifting: tuple[Federation, RunFolder], tmp_path: Path
 ) -> None:
     federation, run = shifting
     copy = Path(shutil.copy(run.final, tmp_path / "copy.pt"))
@@ -190,7 +190,7 @@ def test_a_checkpoint_elsewhere_has_its_rows_drawn_again(
 
 
 @pytest.mark.usefixtures("other_streams")
-def test_rows_of_an_older_run_are_drawn_again_and_it_says_so(shifting: tuple[Federation, Run]) -> None:
+def test_rows_of_an_older_run_are_drawn_again_and_it_says_so(shifting: tuple[Federation, RunFolder]) -> None:
     federation, run = shifting
     participants = Participants(_forgetful(_problem(run.final)), "global", "own")
     assert participants.origin().rows == "redrawn"
@@ -200,7 +200,7 @@ def test_rows_of_an_older_run_are_drawn_again_and_it_says_so(shifting: tuple[Fed
     assert participants.fingerprint() != stored.fingerprint()
 
 
-def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federation, Run]) -> None:
+def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federation, RunFolder]) -> None:
     federation, run = shifting
     problem = _problem(run.final, 20)
     whole = loader(problem, Resampling())
@@ -226,7 +226,7 @@ def _augmenting(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
 
 
 def test_the_published_loader_augments_as_the_run_did(
-    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+    shifting: tuple[Federation, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation, run = shifting
     recipe = _augmenting(monkeypatch)
@@ -244,7 +244,7 @@ def test_the_published_loader_augments_as_the_run_did(
 
 
 def test_samples_are_augmented_once_where_it_is_asked_for(
-    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+    shifting: tuple[Federation, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     federation, run = shifting
     recipe = _augmenting(monkeypatch)
@@ -264,7 +264,7 @@ def test_samples_are_augmented_once_where_it_is_asked_for(
 
 
 def test_images_get_the_constants_that_are_asked_for(
-    shifting: tuple[Federation, Run], monkeypatch: pytest.MonkeyPatch
+    shifting: tuple[Federation, RunFolder], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Pipeline((0.1,), (0.7,))
     named = {"other": ("other", other)}
@@ -280,7 +280,7 @@ def test_images_get_the_constants_that_are_asked_for(
     assert "normalisation" not in plain.description
 
 
-def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Federation, Run]) -> None:
+def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Federation, RunFolder]) -> None:
     """As many samples are the same ones in both readings, the run's and each client's."""
     problem = _problem(shifting[1].final, 20)
     asked = Resampling(samples=20, batch_size=20, augment=False)
@@ -292,8 +292,10 @@ def test_the_published_loaders_draw_is_that_of_the_analysis(shifting: tuple[Fede
         assert torch.equal(drawn.flatten(1).unique(dim=0), analysed.flatten(1).unique(dim=0))
 
 
-def test_rounds_can_be_compared_whose_uploads_of_two_clients_were_kept(run: Run, tmp_path: Path) -> None:
-    copied = Run(tmp_path / run.name)
+def test_rounds_can_be_compared_whose_uploads_of_two_clients_were_kept(
+    run: RunFolder, tmp_path: Path
+) -> None:
+    copied = RunFolder(tmp_path / run.name)
     shutil.copytree(run.folder, copied.folder)
     assert UPLOADS.of(copied) == [2]  # the last round alone kept them
     for path in copied.clients()[1:]:
@@ -301,7 +303,9 @@ def test_rounds_can_be_compared_whose_uploads_of_two_clients_were_kept(run: Run,
     assert UPLOADS.of(copied) == []
 
 
-def test_a_network_of_ones_own_has_the_uploads_of_its_round_too(shifting: tuple[Federation, Run]) -> None:
+def test_a_network_of_ones_own_has_the_uploads_of_its_round_too(
+    shifting: tuple[Federation, RunFolder],
+) -> None:
     _, run = shifting
     problem = _problem(run.after_round(2))
     own = replace(problem, info=None, registered=problem.info)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read
@@ -74,7 +74,7 @@ def test_every_landscape_has_a_picture_of_its_own() -> None:
     assert ["--out out/j/a.png" in words(found[0]), "--out out/j/b.png" in words(found[1])] == [True, True]
 
 
-def test_patterns_are_runs_of_the_registry(run: Run) -> None:
+def test_patterns_are_runs_of_the_registry(run: RunFolder) -> None:
     jobs = {"j": {"command": "hessian"}, "k": {"command": "clients", "checkpoints": ["./x.pt"]}}
     found = expand(sweep(checkpoints=["t*y@best"], jobs=jobs), run.root, Path("out"), 1)
     assert [job.words[:2] for job in found] == [("hessian", "tiny@best"), ("clients", "./x.pt")]
@@ -147,7 +147,7 @@ def test_stopping_ends_every_process(tmp_path: Path) -> None:
     assert processes.run(jobs[0], tmp_path) == INTERRUPTED  # none begins later
 
 
-def test_an_interrupted_training_is_resumed(run: Run) -> None:
+def test_an_interrupted_training_is_resumed(run: RunFolder) -> None:
     line = ("train", "--rounds", "9", "--registry", str(run.root), "--threads", "1", "--name")
     assert Job("x", (*line, "none")).now() == (*line, "none")
     assert Job("x", (*line, run.name)).now() == (*line, run.name)  # it is finished: the command says so
@@ -161,7 +161,7 @@ def test_an_interrupted_training_is_resumed(run: Run) -> None:
         run.final.write_bytes(final)
 
 
-def test_a_training_that_outlived_its_sweep_is_done(run: Run, tmp_path: Path) -> None:
+def test_a_training_that_outlived_its_sweep_is_done(run: RunFolder, tmp_path: Path) -> None:
     line = ("train", "--registry", str(run.root), "--name", run.name)
     stranger = Job("x", line)
     stranger.begin(tmp_path)  # of a run that was there before

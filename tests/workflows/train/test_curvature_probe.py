@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.server.rounds import train
@@ -27,19 +27,19 @@ SETTINGS = Settings(
 )  # fmt: skip
 
 
-def probed(root: Path, settings: Settings, name: str = "run", until: int | None = None) -> Run:
+def probed(root: Path, settings: Settings, name: str = "run", until: int | None = None) -> RunFolder:
     federation = prepare(settings, {})
-    there = Registry(root).has(name)
-    run = open_run(federation, Registry(root), name, resume=there)
+    there = RunRegistry(root).has(name)
+    run = open_run(federation, RunRegistry(root), name, resume=there)
     train(federation, run, lambda _: None, until=until, probe=CurvatureProber(federation, name))
     return run
 
 
-def curvatures(run: Run) -> list[CurvatureProbe | None]:
+def curvatures(run: RunFolder) -> list[CurvatureProbe | None]:
     return [record.diagnostics.curvature if record.diagnostics else None for record in run.metrics()]
 
 
-def dense(run: Run, federation: Federation, round: int, rows: torch.Tensor) -> torch.Tensor:
+def dense(run: RunFolder, federation: Federation, round: int, rows: torch.Tensor) -> torch.Tensor:
     """Return the Hessian of the mean loss on ``rows``, in float64."""
     model: nn.Module = federation.model.double().eval()
     model.load_state_dict(load_checkpoint(run.after_round(round)).state)
@@ -151,7 +151,7 @@ def test_the_command_measures_when_it_is_asked_to(tmp_path: Path, capsys: pytest
     assert call([*words, "--probe-curvature", "3"]) == 2
     assert "beyond the 2 rounds" in capsys.readouterr().err
     assert call([*words, "--probe-curvature", "2", "--probe-samples", "50"]) == 0
-    run = Run(tmp_path / "x")
+    run = RunFolder(tmp_path / "x")
     assert [found is not None for found in curvatures(run)] == [False, True]
     assert run.manifest().settings.probe_samples == 50
     assert "λ_max" in _shown(tmp_path, capsys)

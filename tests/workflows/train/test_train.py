@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.train.one_run import train_run
@@ -26,7 +26,7 @@ TINY = {
 
 def test_a_request_of_few_words_is_trained_and_told(tmp_path: Path) -> None:
     (found,) = train(TrainRequest(tmp_path, settings=TINY, threads=1))
-    run = Registry(tmp_path).run(found.run)
+    run = RunRegistry(tmp_path).run(found.run)
     assert (found.state, run.manifest().settings.rounds) == ("finished", 1)
     assert found.accuracy == run.metrics()[-1].accuracy
     assert Path(found.final) == run.final
@@ -40,13 +40,13 @@ def test_a_run_is_continued_under_its_own_preset(tmp_path: Path) -> None:
         train(TrainRequest(tmp_path, threads=1, name="own", resume=True, preset="man/t2"))
     (found,) = train(longer)
     assert found.run == "own"
-    assert len(Registry(tmp_path).run("own").metrics()) == 2
+    assert len(RunRegistry(tmp_path).run("own").metrics()) == 2
 
 
 def test_a_plan_stops_where_it_is_to_and_writes_nothing_else(tmp_path: Path) -> None:
     settings = Settings.model_validate({**TINY, "rounds": 2})
     train_run(RunPlan(TrainRequest(tmp_path, name="half"), settings, {}, until=1))
-    run = Registry(tmp_path).run("half")
+    run = RunRegistry(tmp_path).run("half")
     assert len(run.metrics()) == 1
     assert not run.final.exists()
     assert not (run.folder / "tensorboard").exists()
@@ -85,10 +85,10 @@ def test_a_trial_says_what_a_training_takes_and_leaves_nothing(tmp_path: Path, r
     found = trial(TrainRequest(registry, settings={**TINY, "rounds": rounds}, threads=1, name="a"))
     assert not registry.exists()
     train(TrainRequest(registry, settings={**TINY, "rounds": rounds}, threads=1, name="a"))
-    last = Registry(registry).run("a").metrics()[-1]
+    last = RunRegistry(registry).run("a").metrics()[-1]
     assert (found.rounds, found.bytes_down, found.bytes_up) == (rounds, last.bytes_down, last.bytes_up)
     assert (found.gradients, found.checkpoint_bytes) == (
         last.gradients,
-        (Registry(registry).run("a").initial).stat().st_size,
+        (RunRegistry(registry).run("a").initial).stat().st_size,
     )
     assert found.seconds == found.round_seconds * rounds > 0

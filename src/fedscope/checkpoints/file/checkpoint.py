@@ -36,7 +36,7 @@ State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class VerifiedCheckpoint:
     """A verified checkpoint: its description, weights and content hash."""
 
     path: Path
@@ -84,7 +84,7 @@ def write_tensors(handle: BinaryIO, content: object) -> None:
         raise error.__context__ or error from None
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path) -> VerifiedCheckpoint:
     """Read and verify a fedscope checkpoint."""
     return _verified(path, read_content(path))
 
@@ -159,7 +159,7 @@ def _whole(tensor: Tensor) -> Tensor:
     return tensor if alone else tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _verified(path: Path, content: object) -> Checkpoint:
+def _verified(path: Path, content: object) -> VerifiedCheckpoint:
     checkpoint = _described(path, content)
     if content_hash(checkpoint.state) != checkpoint.sha256:
         raise UserError(
@@ -174,7 +174,7 @@ def is_described(content: object) -> bool:
     return isinstance(said, str) and said.startswith("fedscope/")
 
 
-def _described(path: Path, content: object) -> Checkpoint:
+def _described(path: Path, content: object) -> VerifiedCheckpoint:
     if not is_described(content):
         raise UserError(
             f"{path} is not a fedscope checkpoint; register it with `fedscope runs add`, or add --model "
@@ -190,7 +190,7 @@ def _described(path: Path, content: object) -> Checkpoint:
     info = parse(CheckpointInfo, found["info"], str(path))
     if seal(found["info"]) != found["info_sha256"]:
         raise UserError(f"{path} is damaged: its description does not match its hash; restore it from a copy")
-    return Checkpoint(path, info, _tensors(content.get("state"), path), str(found["sha256"]))
+    return VerifiedCheckpoint(path, info, _tensors(content.get("state"), path), str(found["sha256"]))
 
 
 def _tensors(content: object, path: Path) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ Cosine = Annotated[float, Field(ge=-1.000001, le=1.000001)] | None
 Share = Annotated[float, Field(ge=0, le=1)] | None
 
 
-class Spread(Plain):
+class CosineSpread(Plain):
     """Mean and extremes of several cosines."""
 
     mean: Cosine  # unweighted
@@ -33,8 +33,10 @@ class Updates(Plain):
     drift: Size  # Σ p_k ‖w_k − w̄‖², w̄ = Σ p_k w_k [w²]
     diversity: Size  # gradient diversity Σ ‖Δ_k‖² / ‖Σ Δ_k‖² (Yin et al. 2018)
     # between every two updates; None for one client, and where too many are sampled to hold their updates
-    pairs: Spread | None = None
-    to_mean: Spread | None = None  # between each update and the mean update; None where they are not held
+    pairs: CosineSpread | None = None
+    to_mean: CosineSpread | None = (
+        None  # between each update and the mean update; None where they are not held
+    )
     # Σ p_k ‖r_k − r̄‖² / ‖r̄‖² of BatchNorm's running means and variances r_k; None without BatchNorm
     batchnorm: Size = None
 

@@ -55,7 +55,7 @@ def later(default: Any) -> Any:
     return Field(default, exclude_if=partial(operator.eq, default))
 
 
-class Record(BaseModel):
+class StrictModel(BaseModel):
     """Base of all records: immutable, and an unknown field is an error rather than ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

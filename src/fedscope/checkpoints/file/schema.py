@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedscope.checkpoints.file.diagnostics import Diagnostics
-from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, Record, later
+from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, StrictModel, later
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Shortcut, Told
 from fedscope.lora import LoRA
@@ -20,7 +20,7 @@ from fedscope.validation import Plain
 MOST_ROWS = 1 << 26  # that the clients of a run hold together: 256 MiB
 
 
-class ModelSpec(Record):
+class ModelSpec(StrictModel):
     """A network: logits over ``classes`` from images of ``channels``; or only its name.
 
     The fields but ``source`` are the arguments of ``models.catalogue.build``; those a record lacks describe a
@@ -49,7 +49,7 @@ class ModelSpec(Record):
         return is_own(self.name)
 
 
-class DataSpec(Record):
+class DataSpec(StrictModel):
     """A data set, its augmentation pipeline, and the SHA-256 of its content; or only its name."""
 
     name: str  # of the catalogue, or MODULE:FACTORY
@@ -61,7 +61,7 @@ class DataSpec(Record):
     loss_source: str = later("")  # that of the file of the loss, where it is not cross-entropy
 
 
-class PresetUse(Record):
+class PresetUse(StrictModel):
     """The preset that a run started from, what the user changed, and which of its values no source gives."""
 
     name: str  # as ``fedscope presets list`` has it
@@ -71,7 +71,7 @@ class PresetUse(Record):
     )  # setting or option → why its value is only a proposal
 
 
-class Added(Record):
+class Added(StrictModel):
     """The origin of a run that another program trained, and which of its settings are known."""
 
     source: str  # file, folder or program
@@ -81,7 +81,7 @@ class Added(Record):
     notes: tuple[str, ...] = ()  # what was renamed or left out
 
 
-class RowsSpec(Record):
+class RowsSpec(StrictModel):
     """The rows of the training set that clients hold: how many each, and a hash of counts and rows."""
 
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]  # of counts and rows
@@ -95,7 +95,7 @@ class RowsSpec(Record):
         return self
 
 
-class MethodCode(Record):
+class MethodCode(StrictModel):
     """Another package's method, and a hash of the package's source files."""
 
     method: str  # its name
@@ -109,7 +109,7 @@ class MethodCode(Record):
         return f"{self.method} of {self.package} {self.version}, {self.source[:SHOWN] or 'no source files'}"
 
 
-class Manifest(Record):
+class Manifest(StrictModel):
     """A run, as written when it starts."""
 
     format: Literal["fedscope/run/2"] = "fedscope/run/2"  # name and version of this format
@@ -200,7 +200,7 @@ class Round(Score):
         return score.accuracy if score.accuracy is not None or score.loss is None else -score.loss
 
 
-class CheckpointInfo(Record):
+class CheckpointInfo(StrictModel):
     """A checkpoint: which weights these are, and everything needed to rebuild their network and data."""
 
     format: Literal["fedscope/checkpoint/2"] = "fedscope/checkpoint/2"  # name and version of this format

@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from fedscope.checkpoints.file.fields import NonNegative, Positive, Record, later
+from fedscope.checkpoints.file.fields import NonNegative, Positive, StrictModel, later
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.choices import Precision, ReadingName, Shortcut
 
 PROBE_SAMPLES = 512  # that --probe-curvature measures on, unless another number is asked for
 
 
-class Settings(Record):
+class Settings(StrictModel):
     """Everything that determines the bits of a run; the fields are the options of ``fedscope train``."""
 
     method: str = "fedavg"

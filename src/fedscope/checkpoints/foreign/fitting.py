@@ -91,14 +91,14 @@ def _found(
     if (unnamed := without_names(tensors, wanted, what, entry)) is not None:
         found = Fitted(unnamed[0], (unnamed[1],))
     else:
-        found = _Search(tensors, wanted, what, entry).fitted(flag)
+        found = _FileSearch(tensors, wanted, what, entry).fitted(flag)
     for name, tensor in found.state.items():
         if not is_dense(tensor):
             raise UserError(f"{what}: {name[:80]!a} is no dense tensor in memory; save a plain state_dict")
     return found
 
 
-class _Search:
+class _FileSearch:
     """The tensors of one file, by their names without wrappers, and the network looked for in them."""
 
     def __init__(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 
 PULL = "`fedscope runs pull {} git:` brings it from the repository's history, a URL from where it was pushed"
 _CLIENT = r"client([0-9]{1,9})"
@@ -21,7 +21,7 @@ _STEP = r"step([0-9]{1,9})"
 _ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}(?::{_STEP})?))?"
 
 
-def path_of(run: Run, which: str) -> Path | None:
+def path_of(run: RunFolder, which: str) -> Path | None:
     """Return the file that RUN@``which`` names, whether or not it exists; None if it names none.
 
     Without ``which`` it is the newest global model.
@@ -36,7 +36,7 @@ def path_of(run: Run, which: str) -> Path | None:
     return found and _after(run, int(found[1]), found[2])
 
 
-def _after(run: Run, round: int, mean: str | None) -> Path:
+def _after(run: RunFolder, round: int, mean: str | None) -> Path:
     if mean and (client := re.fullmatch(rf"{_CLIENT}(?::{_STEP})?", mean)):
         number, step = int(client[1]), client[2]
         return run.client(number, round) if step is None else run.step(round, number, int(step))
@@ -68,7 +68,7 @@ def address_of(path: Path) -> str | None:
     return None if name == "last" else name
 
 
-def addresses(run: Run) -> Iterator[str]:
+def addresses(run: RunFolder) -> Iterator[str]:
     """Yield the address of each checkpoint that the run has: models, rounds, the rounds' means, clients."""
     newest = (run.final, run.best, run.average("all"), run.average("sel"), run.initial)
     yield from (path.stem for path in newest if path.exists())
@@ -79,7 +79,7 @@ def addresses(run: Run) -> Iterator[str]:
     yield from (f"client{int(path.stem)}" for path in run.clients())
 
 
-def missing(run: Run, which: str, path: Path) -> str:
+def missing(run: RunFolder, which: str, path: Path) -> str:
     """Return that the run has no RUN@``which``, what it has instead, and how to keep what is asked for."""
     name = path.relative_to(run.folder).as_posix()
     if run.has_manifest and name in run.manifest().checkpoints_deleted:
@@ -97,7 +97,7 @@ def missing(run: Run, which: str, path: Path) -> str:
     return f"run {run.name!r} holds {asked}; {has}"
 
 
-def _no_anchor(run: Run, which: str) -> str:
+def _no_anchor(run: RunFolder, which: str) -> str:
     there = [f"@{name}" for name in addresses(run) if name.endswith(":anchor")]
     return (
         f"run {run.name!r} holds no @{which}; it has {', '.join(there) or 'no anchor'}: an anchor is kept as "
@@ -105,7 +105,7 @@ def _no_anchor(run: Run, which: str) -> str:
     )
 
 
-def _no_upload(run: Run, round: int, client: int) -> str:
+def _no_upload(run: RunFolder, round: int, client: int) -> str:
     which, steps = f"@{round}:client{client}", run.steps_of(round, client)
     there = [f"@{address_of(path)}" for path in run.uploads(round)]
     last = f"; @client{client} is the last of this client" if run.client(client).is_file() else ""

@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.fields import Name, Record, later, parse
+from fedscope.checkpoints.file.fields import Name, StrictModel, later, parse
 from fedscope.checkpoints.file.formats import seal, upgraded
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
@@ -22,7 +22,7 @@ from fedscope.storage.limits import parse_json
 Content = bytes  # in the class below ``bytes`` is a field
 
 
-class File(Record):
+class File(StrictModel):
     """One file of a run."""
 
     bytes: Annotated[int, Field(ge=0, strict=True)]
@@ -41,7 +41,7 @@ class File(Record):
         return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-class Contents(Record):
+class Contents(StrictModel):
     """The files of one run, by their paths below it with ``/``, and results by theirs below the registry."""
 
     format: str

@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, remove, remove_empty
 
 
-def delete_clients(run: Run) -> int:
+def delete_clients(run: RunFolder) -> int:
     """Delete the clients' models of a finished run; first its manifest records that.
 
     Returns:
@@ -20,12 +20,12 @@ def delete_clients(run: Run) -> int:
     return _delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
 
 
-def delete_steps(run: Run) -> int:
+def delete_steps(run: RunFolder) -> int:
     """Delete the models inside the clients' training, as :func:`delete_clients` deletes all."""
     return _delete(run, _below("steps"), lambda _: {"steps_deleted": True})
 
 
-def delete_checkpoints(run: Run, names: Collection[str]) -> int:
+def delete_checkpoints(run: RunFolder, names: Collection[str]) -> int:
     """Delete global models of a finished run, such as ``final.pt``; first its manifest takes their hashes.
 
     What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`), and the
@@ -48,7 +48,7 @@ def delete_checkpoints(run: Run, names: Collection[str]) -> int:
 
 
 def _delete(
-    run: Run,
+    run: RunFolder,
     chosen: Callable[[str], bool],
     recorded: Callable[[Sequence[Path]], Mapping[str, object]],
     besides: Sequence[str] = (),

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import save
 
 from fedscope import pretrained
-from fedscope.checkpoints.file.checkpoint import Checkpoint, load_checkpoint, write_tensors
+from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, load_checkpoint, write_tensors
 from fedscope.errors import UserError
 from fedscope.lora import PREFIX, WEIGHTS
 from fedscope.storage import atomic_file, atomic_folder, write_bytes
@@ -43,7 +43,7 @@ def export_peft(checkpoint: Path, out: Path) -> None:
         write_bytes(folder / WEIGHTS, _safetensors(loaded, PREFIX), below=folder)
 
 
-def _safetensors(loaded: Checkpoint, prefix: str = "") -> bytes:
+def _safetensors(loaded: VerifiedCheckpoint, prefix: str = "") -> bytes:
     whole = torch.contiguous_format  # a copy of each: tied weights are refused
     alone = {f"{prefix}{n}": t.clone(memory_format=whole) for n, t in loaded.state.items()}
     return save(alone, {"format": "pt", "fedscope": loaded.info.model_dump_json(), "sha256": loaded.sha256})

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, remove, touch
 
@@ -49,7 +49,7 @@ def rows(root: Path, most: int | None = None) -> tuple[list[Row], int]:
     try:
         return _kept(root, most)
     except (sqlite3.Error, OSError, UserError):  # damaged, locked for long, or not ours to write
-        made = {name: _row(Run(root / name)) for name in layout.runs(root)}
+        made = {name: _row(RunFolder(root / name)) for name in layout.runs(root)}
         order = _newest_first({name: str(row["created"]) for name, row in made.items()})
         return [made[name] for name in order[:most]], len(order)
 
@@ -113,7 +113,7 @@ def _kept(root: Path, most: int | None) -> tuple[list[Row], int]:
             is_known = stamps.startswith(f"{stamp} ")
             if (is_known and stamp != "-") or layout.is_run(root / name):
                 if not is_known:
-                    made[name] = _made(Run(root / name))
+                    made[name] = _made(RunFolder(root / name))
                     before = made[name][1].partition(" ")[0]
                 created[name] = before
         shown = _newest_first(created)[:most]
@@ -140,7 +140,7 @@ def _read(
         if line and line[1].partition(" ")[2] == _stamps(root, name):
             row = _checked(*line)
         if row is None:
-            made[name] = _made(Run(root / name))
+            made[name] = _made(RunFolder(root / name))
             row = json.loads(made[name][2])
         found[name] = row
     return found
@@ -150,7 +150,7 @@ def _newest_first(created: Mapping[str, str]) -> list[str]:
     return sorted(sorted(created), key=lambda name: created[name], reverse=True)
 
 
-def _made(run: Run) -> _Kept:
+def _made(run: RunFolder) -> _Kept:
     stamps = _stamps(run.root, run.name)  # before the files are read
     row = _row(run)
     signature, text = f"{row['created']} {stamps}", json.dumps(row)
@@ -201,7 +201,7 @@ def _stamp(root: Path, name: str, file: str) -> str:
     return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
 
 
-def _row(run: Run) -> Row:
+def _row(run: RunFolder) -> Row:
     done, accuracy, top = 0, None, None
     try:
         manifest = run.manifest()

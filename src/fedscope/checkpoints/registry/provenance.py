@@ -12,12 +12,12 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.checkpoint import Checkpoint, describe_checkpoint, load_checkpoint
+from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.schema import difference
 from fedscope.checkpoints.registry.method_code import is_same, method_code
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.validation import Plain
 
@@ -67,7 +67,7 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
     yield _code_link("trained", info.versions)
 
 
-def record_links(registry: Registry, name: str, content: object) -> Iterator[Link]:
+def record_links(registry: RunRegistry, name: str, content: object) -> Iterator[Link]:
     """Yield the links from the record of a figure or an analysis, ``name``, back to the code."""
     shown = content.get("analyses") if isinstance(content, dict) else None
     records = content if isinstance(content, list) else [content]
@@ -94,7 +94,7 @@ def record_links(registry: Registry, name: str, content: object) -> Iterator[Lin
             yield Link("checkpoint", str(path), {}, str(error))
 
 
-def find(registry: Registry, sha256: str, run: str | None = None) -> Path | None:
+def find(registry: RunRegistry, sha256: str, run: str | None = None) -> Path | None:
     """Return the checkpoint with that content hash; the run named ``run`` is looked through first."""
     for candidate in sorted(registry.folders(), key=lambda found: found.name != run):
         for name in layout.files(candidate.folder):
@@ -110,7 +110,7 @@ def _claims(path: Path, sha256: str) -> bool:
         return False
 
 
-def _run_links(checkpoint: Checkpoint) -> Iterator[Link]:
+def _run_links(checkpoint: VerifiedCheckpoint) -> Iterator[Link]:
     """Yield the run that the file lies in, compared with the checkpoint's own description, and its methods.
 
     The methods are those of other packages, each with what was installed of it.
@@ -120,7 +120,7 @@ def _run_links(checkpoint: Checkpoint) -> Iterator[Link]:
         yield Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")
         return
     try:
-        manifest = Run(folder).manifest()
+        manifest = RunFolder(folder).manifest()
     except UserError as error:
         yield Link("run", folder.name, {}, str(error))
         return

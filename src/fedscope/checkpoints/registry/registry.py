@@ -31,7 +31,7 @@ from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.addresses import addresses, missing, path_of
 from fedscope.checkpoints.registry.index import COLUMNS, Row
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import (
     atomic_folder,
@@ -42,7 +42,7 @@ from fedscope.storage import (
     write_bytes,
 )
 
-__all__ = ["COLUMNS", "NameTakenError", "Registry", "Row", "Run"]
+__all__ = ["COLUMNS", "NameTakenError", "Row", "RunFolder", "RunRegistry"]
 
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class NameTakenError(UserError):
     """The name for a new run is taken, by a run or by something else."""
 
 
-class Registry:
+class RunRegistry:
     """The runs below one folder."""
 
     def __init__(self, root: Path):
@@ -65,19 +65,19 @@ class Registry:
         any_run = next(layout.runs(self.root), None)
         return self.root / layout.ANALYSIS if any_run else cache_dir() / "analysis"
 
-    def create(self, manifest: Manifest, rows: bytes | None = None) -> Run:
+    def create(self, manifest: Manifest, rows: bytes | None = None) -> RunFolder:
         """Make the folder of a new run, with its manifest and, if known, the rows of its clients."""
-        run = Run(self.root / manifest.name)
+        run = RunFolder(self.root / manifest.name)
         self.check_free(manifest.name)
         try:
             with atomic_folder(run.folder, below=self.root, exclusive=True) as temporary:
-                Run(temporary).write_manifest(manifest)
+                RunFolder(temporary).write_manifest(manifest)
                 with locked(
                     temporary / layout.LOCK, below=temporary
                 ):  # which makes it, or says that none can
                     pass
                 if rows is not None:
-                    write_bytes(Run(temporary).rows(), rows, below=temporary)
+                    write_bytes(RunFolder(temporary).rows(), rows, below=temporary)
         except FileExistsError as error:
             raise self._taken(manifest.name) from error
         return run
@@ -126,11 +126,11 @@ class Registry:
 
     def has(self, name: str) -> bool:
         """Say whether there is a run ``name``."""
-        return Run(self.root / checked_name(name)).has_manifest
+        return RunFolder(self.root / checked_name(name)).has_manifest
 
-    def run(self, name: str) -> Run:
+    def run(self, name: str) -> RunFolder:
         """Return the run ``name``."""
-        run = Run(self.root / name)
+        run = RunFolder(self.root / name)
         if NAME.fullmatch(name) and (run.has_manifest or layout.is_run(run.folder)):
             return run
         stem, at, _ = name.partition("@")
@@ -146,25 +146,25 @@ class Registry:
         hint = suggestion(name, runs) or f"; {more}"
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
 
-    def folders(self) -> list[Run]:
+    def folders(self) -> list[RunFolder]:
         """Return every run, also one whose manifest is damaged or lost."""
-        return [Run(self.root / name) for name in layout.runs(self.root)]
+        return [RunFolder(self.root / name) for name in layout.runs(self.root)]
 
-    def existing(self) -> list[Run]:
+    def existing(self) -> list[RunFolder]:
         """Return every run."""
         runs = self.folders()
         if not runs:
             raise UserError(f"there is no run in {self.root}; name a registry with --registry")
         return runs
 
-    def newest(self) -> Run:
+    def newest(self) -> RunFolder:
         """Return the run that was created last."""
         rows, _ = self.newest_rows(1)
         if not rows:
             raise UserError(
                 f"the registry {self.root} holds no run yet; `fedscope train` makes one, or {_ELSEWHERE}"
             )
-        return Run(self.root / str(rows[0]["name"]))
+        return RunFolder(self.root / str(rows[0]["name"]))
 
     def resolve(self, reference: str | None) -> Path:
         """Return the checkpoint file that ``reference`` names; without one, the newest run's."""
@@ -184,7 +184,7 @@ class Registry:
             raise UserError(f"{reference!r} is half of RUN@WHICH; use RUN, RUN@best, RUN@25 or RUN@client3")
         return self._checkpoint(self.run(name), which)
 
-    def _checkpoint(self, run: Run, which: str) -> Path:
+    def _checkpoint(self, run: RunFolder, which: str) -> Path:
         path = path_of(run, which)
         if path is None:
             hint = (
@@ -213,7 +213,7 @@ class Registry:
         self.existing()
         return index.rebuild(self.root)
 
-    def delete(self, run: Run) -> None:
+    def delete(self, run: RunFolder) -> None:
         """Delete a run: its name is free at once, even if removing its files is interrupted."""
         files = (run.folder / name for name in layout.files(run.folder) if layout.kind(name) is None)
         inner = next(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.checkpoints.file.schema import RowsSpec
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes
 
@@ -75,7 +75,7 @@ def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> ClientRows
     return ClientRows(clients, validation)
 
 
-def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
+def rows_spec(run: RunFolder, round: int = 1) -> RowsSpec | None:
     """Return the record of a run's rows in ``round``, counted from 1; None of an older run."""
     spec = run.manifest().rows
     if spec is None and round <= len(rounds := run.metrics()):
@@ -84,7 +84,7 @@ def rows_spec(run: Run, round: int = 1) -> RowsSpec | None:
 
 
 def rows_trained_on(
-    run: Run | None,
+    run: RunFolder | None,
     sha256: str,
     draw: Callable[[], ClientRows],
     *,

@@ -33,7 +33,7 @@ from fedscope.storage.limits import parse_json
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """The folder of one run."""
 
     folder: Path

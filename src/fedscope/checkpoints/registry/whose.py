@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.choices import Told
 from fedscope.errors import UserError
 from fedscope.pairing import Pairing
@@ -25,7 +25,7 @@ def whose(client: int, path: Path) -> tuple[Told, str]:
     return info.told, info.origin
 
 
-def pairing_in(run: Run) -> Pairing | None:
+def pairing_in(run: RunFolder) -> Pairing | None:
     """Return the pairing of a run's last uploads; None where it has none."""
     files = {int(path.stem): path for path in run.clients()}
     if not files:

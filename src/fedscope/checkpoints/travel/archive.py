@@ -18,8 +18,8 @@ from fedscope.checkpoints.file.container import is_container, members
 from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch
@@ -28,7 +28,7 @@ _CONTENTS = "archive.json"
 _CHUNK = 1 << 20
 
 
-def export_run(run: Run, out: Path, only: Path | None = None) -> None:
+def export_run(run: RunFolder, out: Path, only: Path | None = None) -> None:
     """Write all files of a run to the archive ``out``; with ``only``, of its checkpoints that one alone."""
     with run.locked(shared=True), atomic_file(out, below=None) as handle:
         manifest = run.manifest()
@@ -51,7 +51,7 @@ def export_run(run: Run, out: Path, only: Path | None = None) -> None:
                         _copy(run.folder / name, target)
 
 
-def import_run(registry: Registry, path: Path, name: str | None = None) -> Run:
+def import_run(registry: RunRegistry, path: Path, name: str | None = None) -> RunFolder:
     """Add the run in the archive ``path`` to the registry, under its own name or under ``name``."""
     if not path.is_file():
         raise UserError(f"no such file: {path}")
@@ -67,10 +67,10 @@ def import_run(registry: Registry, path: Path, name: str | None = None) -> Run:
 
 
 def _imported(
-    registry: Registry, archive: ZipFile, found: dict[str, ZipInfo], path: Path, name: str | None
-) -> Run:
+    registry: RunRegistry, archive: ZipFile, found: dict[str, ZipInfo], path: Path, name: str | None
+) -> RunFolder:
     contents = _contents(archive, found, path)
-    run = Run(registry.root / checked_name(name or contents.run))
+    run = RunFolder(registry.root / checked_name(name or contents.run))
     with atomic_folder(run.folder, below=registry.root, exclusive=True) as folder:
         for member, claim in contents.files.items():
             with archive.open(found[member]) as source, new_file(folder / member, below=folder) as handle:
@@ -78,10 +78,10 @@ def _imported(
             if File.from_path(folder / member) != claim:
                 raise BadZipFile(f"{member} does not match its hash")
         touch(folder / layout.LOCK, below=folder)
-        check_run(Run(folder), contents.run)
+        check_run(RunFolder(folder), contents.run)
         if contents.run != run.name:
-            renamed = Run(folder).manifest().model_copy(update={"name": run.name})
-            Run(folder).write_manifest(renamed)
+            renamed = RunFolder(folder).manifest().model_copy(update={"name": run.name})
+            RunFolder(folder).write_manifest(renamed)
     return run
 
 
@@ -96,7 +96,7 @@ def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> Conten
     return contents
 
 
-def _belongs(run: Run, name: str, only: Path | None) -> bool:
+def _belongs(run: RunFolder, name: str, only: Path | None) -> bool:
     kind, path = layout.kind(name), run.folder / name
     if kind is None or path.is_symlink():
         return False

@@ -14,7 +14,7 @@ from subprocess import DEVNULL, PIPE, Popen
 from subprocess import run as call
 from tempfile import TemporaryDirectory
 
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.travel.lists import Journey, Report
 from fedscope.checkpoints.travel.pull import collecting, put_back
 from fedscope.checkpoints.travel.remote import CHUNK
@@ -42,7 +42,7 @@ class History:
             raise UserError(f"git: finds no repository that {root} lies in; pull in a clone, {_OTHER}")
         self._top, self._prefix = Path(top), prefix
 
-    def find(self, run: Run, name: str) -> tuple[Path, str] | None:
+    def find(self, run: RunFolder, name: str) -> tuple[Path, str] | None:
         """Return the repository and the object of a file of a run; None: no commit holds it.
 
         A commit of another run of the name, by the time it was begun, does not.
@@ -91,7 +91,7 @@ def history(root: Path) -> Iterator[History]:
         yield History(root, Path(spare))
 
 
-def pull_deleted(run: Run, commits: History, report: Report, *, needed: bool = False) -> Journey:
+def pull_deleted(run: RunFolder, commits: History, report: Report, *, needed: bool = False) -> Journey:
     """Bring back the models that were deleted from a run, as far as a commit holds them."""
     names = sorted(run.manifest().checkpoints_deleted)
     lacking = [name for name in names if not os.path.lexists(run.folder / name)]

@@ -16,8 +16,8 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, paced, read_list
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.checkpoints.verification.verify import check_run
@@ -26,14 +26,14 @@ from fedscope.storage import atomic_file, locked, make_folder, move, open_regula
 
 
 def pull_run(
-    registry: Registry, remote: Remote, name: str, report: Report, called: str | None = None
+    registry: RunRegistry, remote: Remote, name: str, report: Report, called: str | None = None
 ) -> Journey:
     """Fetch the run ``name``, under its own name or as ``called``, and the results of its models.
 
     A run that is here already gets back the models that were deleted from it, and is not changed otherwise.
     """
     contents, root = read_list(remote, name), registry.root
-    run = Run(root / checked_name(called or name))
+    run = RunFolder(root / checked_name(called or name))
     here = os.path.lexists(run.folder)
     wanted = _lacking(run, contents, remote) if here else contents.files
     wanted = {n: f for n, f in wanted.items() if not (layout.is_result(n) and os.path.lexists(root / n))}
@@ -56,13 +56,13 @@ def pull_run(
     return journey(run.name, contents, moved)
 
 
-def staging(run: Run) -> Run:
+def staging(run: RunFolder) -> RunFolder:
     """Return where a run is collected, or its models are."""
-    return Run(run.folder.with_name(f".{run.name}.pull") / run.name)
+    return RunFolder(run.folder.with_name(f".{run.name}.pull") / run.name)
 
 
 @contextmanager
-def collecting(run: Run) -> Iterator[Run]:
+def collecting(run: RunFolder) -> Iterator[RunFolder]:
     """Make the folder in which a run's files are collected, and keep other processes from it meanwhile."""
     staged = staging(run)
     make_folder(staged.folder, below=run.root)
@@ -73,7 +73,7 @@ def collecting(run: Run) -> Iterator[Run]:
         raise UserError(f"another process pulls {run.name!r} into {run.root}; wait for its end") from error
 
 
-def put_back(run: Run, staged: Run, names: Sequence[str]) -> None:
+def put_back(run: RunFolder, staged: RunFolder, names: Sequence[str]) -> None:
     """Move models that were deleted from a run back into it, once each has the hash that its manifest has."""
     with run.locked():
         known = run.manifest().checkpoints_deleted
@@ -89,7 +89,7 @@ def put_back(run: Run, staged: Run, names: Sequence[str]) -> None:
             move(staged.folder / name, run.folder / name, below=run.root)
 
 
-def _lacking(run: Run, contents: Contents, remote: Remote) -> Mapping[str, File]:
+def _lacking(run: RunFolder, contents: Contents, remote: Remote) -> Mapping[str, File]:
     """Return what a run that is here gets: models deleted from it, and results.
 
     Its manifest may give another name, and tags may differ.
@@ -107,7 +107,12 @@ def _lacking(run: Run, contents: Contents, remote: Remote) -> Mapping[str, File]
 
 
 def _collected(
-    staged: Run, root: Path, contents: Contents, wanted: Mapping[str, File], remote: Remote, report: Report
+    staged: RunFolder,
+    root: Path,
+    contents: Contents,
+    wanted: Mapping[str, File],
+    remote: Remote,
+    report: Report,
 ) -> list[int]:
     held = {name for name, file in wanted.items() if _is_whole(staged.at(name), file)}
     _check_room(root, sum(file.bytes for name, file in wanted.items() if name not in held))
@@ -164,7 +169,7 @@ def _lost(remote: Remote, contents: Contents, name: str) -> UserError:
     return UserError(f"{place} is damaged or missing; delete it there, and push {contents.run!r} again")
 
 
-def _complete(run: Run, contents: Contents) -> None:
+def _complete(run: RunFolder, contents: Contents) -> None:
     """Make what was collected a run under its folder's name, and check it as `runs verify` does."""
     for other in [other for other in layout.files(run.folder) if other not in contents.files]:
         remove(run.folder / other, below=run.folder)

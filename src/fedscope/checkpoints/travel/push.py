@@ -9,7 +9,7 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
@@ -18,7 +18,7 @@ from fedscope.errors import UserError
 from fedscope.storage import read_bytes
 
 
-def push_run(run: Run, remote: Remote, report: Report) -> Journey:
+def push_run(run: RunFolder, remote: Remote, report: Report) -> Journey:
     """Send a run and the results of its models; an earlier state of it at the remote is replaced.
 
     Models that were deleted here, and results that are not here, stay listed where the remote has them.
@@ -41,7 +41,7 @@ def push_run(run: Run, remote: Remote, report: Report) -> Journey:
     return journey(run.name, contents, moved)
 
 
-def _listed(run: Run, remote: Remote) -> Contents:
+def _listed(run: RunFolder, remote: Remote) -> Contents:
     """Return the list of a run's files; in a registry that is its own remote, files are not moved."""
     in_place = isinstance(remote, Folder) and remote.root.resolve() == run.root.resolve()
     if in_place and layout.is_run(run.root / "runs"):
@@ -58,7 +58,7 @@ def _listed(run: Run, remote: Remote) -> Contents:
     )
 
 
-def _results(run: Run, manifest: Manifest, names: Sequence[str]) -> Iterator[str]:
+def _results(run: RunFolder, manifest: Manifest, names: Sequence[str]) -> Iterator[str]:
     """Yield the registry's results that name a model of the run by its hash, be it one that was deleted."""
     models = [run.at(name) for name in names if layout.kind(name) == "checkpoint"]
     hashes = {*manifest.checkpoints_deleted.values(), *(describe_checkpoint(path)[1] for path in models)}

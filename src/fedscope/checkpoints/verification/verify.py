@@ -14,9 +14,9 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.state import check_state
 from fedscope.checkpoints.registry import index
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.checkpoints.registry.rows import read_rows
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.checkpoints.verification import claims, due
 from fedscope.checkpoints.verification.account import Account, LoadedCheckpoint
 from fedscope.errors import BusyError, UserError
@@ -32,7 +32,7 @@ class Fault:
     problem: str
 
 
-def verify_root(registry: Registry) -> Iterator[Fault]:
+def verify_root(registry: RunRegistry) -> Iterator[Fault]:
     """Yield the faults of the registry's own folder: its index, leftovers, and checkpoints of no run.
 
     Other programs' files may lie there too; they are not checked.
@@ -53,7 +53,7 @@ def verify_root(registry: Registry) -> Iterator[Fault]:
 
 
 def verify_run(
-    run: Run, report: Callable[[str], None] = lambda name: None, *, name: str | None = None
+    run: RunFolder, report: Callable[[str], None] = lambda name: None, *, name: str | None = None
 ) -> Iterator[Fault]:
     """Yield the faults of one run, at most one per file.
 
@@ -92,7 +92,7 @@ def verify_run(
         yield Fault(f"{name}/{file}", "is missing; restore it from a copy")
 
 
-def elsewhere(run: Run) -> list[str]:
+def elsewhere(run: RunFolder) -> list[str]:
     """Return the models that were deleted from a run, by its manifest, and are not here."""
     try:
         deleted = run.manifest().checkpoints_deleted
@@ -101,14 +101,16 @@ def elsewhere(run: Run) -> list[str]:
     return [name for name in sorted(deleted) if not os.path.lexists(run.folder / name)]
 
 
-def check_run(run: Run, name: str | None = None, taken: Callable[[str], bool] = lambda name: True) -> None:
+def check_run(
+    run: RunFolder, name: str | None = None, taken: Callable[[str], bool] = lambda name: True
+) -> None:
     """Refuse a run with a fault, in a file that is ``taken``; ``name`` is the run's if not the folder's."""
     for fault in verify_run(run, name=name):
         if taken(fault.path.partition("/")[2] or "manifest.json"):
             raise UserError(f"{fault.path}: {fault.problem}")
 
 
-def _problem(run: Run, name: str, account: Account, loaded: list[LoadedCheckpoint]) -> str | None:
+def _problem(run: RunFolder, name: str, account: Account, loaded: list[LoadedCheckpoint]) -> str | None:
     """Return what is wrong with one file, if anything; a checkpoint that is whole is added to ``loaded``."""
     path, kind = run.folder / name, layout.kind(name)
     if layout.is_leftover(name):
@@ -159,7 +161,7 @@ def _rows_problem(path: Path, name: str, account: Account) -> str | None:
     return None
 
 
-def is_busy(run: Run) -> bool:
+def is_busy(run: RunFolder) -> bool:
     """Say whether a process is training the run now."""
     if not run.has_manifest:
         return False
@@ -172,5 +174,5 @@ def is_busy(run: Run) -> bool:
         return False
 
 
-def _said(error: Exception, run: Run) -> str:
+def _said(error: Exception, run: RunFolder) -> str:
     return str(error).replace(f"{run.folder}/", "").replace(f"{run.folder} ", "")

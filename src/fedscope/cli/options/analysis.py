@@ -115,10 +115,10 @@ def _check_exist(targets: Targets, *, inside: bool) -> None:
         targets: the checkpoints.
         inside: the models inside a client's round are taken, where the client of a round is named.
     """
-    from fedscope.checkpoints.registry.registry import Registry
+    from fedscope.checkpoints.registry.registry import RunRegistry
     from fedscope.workflows.sources.rounds import client_of_round, steps_of
 
-    store = Registry(targets.registry)
+    store = RunRegistry(targets.registry)
     for reference in targets.checkpoints:
         if inside and client_of_round(reference):
             steps_of(store, reference)

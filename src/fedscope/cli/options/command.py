@@ -42,7 +42,7 @@ def understood(error: click.UsageError) -> str:
     text, context = error.format_message().removesuffix("."), error.ctx
     if context is None:
         return text
-    if isinstance(error, click.NoSuchOption) and isinstance(context.command, Group):
+    if isinstance(error, click.NoSuchOption) and isinstance(context.command, CommandGroup):
         return f"{text.split('. Did')[0]} before a command; give it behind the command"
     if isinstance(error, click.NoSuchOption) and not error.possibilities:
         return f"{text}; `{context.command_path} --help` lists them"
@@ -109,7 +109,7 @@ class Command(RichCommand):
             formatter.write(Text(f"    {line}", style="bold cyan"), soft_wrap=True)
 
 
-class Group(Command, RichGroup):  # type: ignore[misc]  # as in rich-click itself
+class CommandGroup(Command, RichGroup):  # type: ignore[misc]  # as in rich-click itself
     """A group of such commands."""
 
     command_class = Command

@@ -48,6 +48,6 @@ def loggers(_context: click.Context, _param: click.Parameter, typed: str) -> lis
 
 
 def _registry(context: click.Context) -> Any:
-    from fedscope.checkpoints.registry.registry import Registry
+    from fedscope.checkpoints.registry.registry import RunRegistry
 
-    return Registry(Path(context.params.get("registry") or "checkpoints"))
+    return RunRegistry(Path(context.params.get("registry") or "checkpoints"))

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from fedscope.cli.options.command import Command, Group
+from fedscope.cli.options.command import Command, CommandGroup
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group some of whose commands live in modules of ``fedscope.cli`` and are imported on use.
 
     ``lazy`` has a module and a line of help for each name, in the order a newcomer needs them.

@@ -7,7 +7,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.workflows.requests import LISTED, CrossClientRequest, Request, Resampling
 from fedscope.workflows.sources.targets import Targets
@@ -67,7 +67,7 @@ def _resampling(
 
 def best_of_runs(targets: Targets) -> Targets:
     """Return the targets with ``@best`` added where a run alone is named, or nothing."""
-    newest = () if targets.checkpoints else (Registry(targets.registry).newest().name,)
+    newest = () if targets.checkpoints else (RunRegistry(targets.registry).newest().name,)
     names = (
         name if "@" in name or "/" in name or Path(name).is_file() else f"{name}@best"
         for name in (*targets.checkpoints, *newest)

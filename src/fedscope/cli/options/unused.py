@@ -12,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from fedscope.workflows.sharpness.request import QUANTITIES, Quantity, SharpnessRequest
+from fedscope.workflows.sharpness.request import QUANTITIES, SharpnessDefinition, SharpnessRequest
 from fedscope.workflows.unused import Rule, check
 
 Values = dict[str, Any]  # of click's parameters, by name
@@ -47,7 +47,7 @@ def _searches(values: Values) -> bool:
     return any(one.family == "worst" for one in _quantities(values) if one != QUANTITIES["sam"])
 
 
-def _quantities(values: Values) -> list[Quantity]:
+def _quantities(values: Values) -> list[SharpnessDefinition]:
     """Return those that are asked for; all where a name is none, which the command refuses."""
     names = SharpnessRequest(only=values["only"]).names
     return [QUANTITIES[name] for name in (names if set(names) <= set(QUANTITIES) else QUANTITIES)]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
@@ -95,7 +95,7 @@ def command(
     from fedscope.adoption.identity import identify
     from fedscope.adoption.layouts import clients_of, look
 
-    store, files = Registry(registry), clients_of(clients)
+    store, files = RunRegistry(registry), clients_of(clients)
     look(path, files)  # the data may have to be fetched: what is missing is said before
     if name is not None:
         store.check_free(name)
@@ -104,7 +104,7 @@ def command(
     )
     known = {"method": method} if method else {}
 
-    def added(chosen: str) -> tuple[Run, Sequence[str]]:
+    def added(chosen: str) -> tuple[RunFolder, Sequence[str]]:
         return add(
             path, identity, store, chosen, known=known, round=round, clients=files, entry=entry,
             client_entry=client_entry, bn=bn,

@@ -6,7 +6,7 @@ import click
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.method_code import changed_methods
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.config import config
@@ -31,7 +31,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
     from fedscope.checkpoints.file.checkpoint import listed
     from fedscope.checkpoints.verification.verify import Fault, elsewhere, is_busy, verify_root, verify_run
 
-    store = Registry(registry)
+    store = RunRegistry(registry)
     records = [name for name in runs if Path(name).suffix.lower() in RECORDS]
     named = [store.run(name) for name in runs if name not in records]
     if not runs:
@@ -77,7 +77,7 @@ def verify_command(runs: tuple[str, ...], registry: Path, json_target: str | Non
 _SHOWN = 8  # models that are elsewhere
 
 
-def _changed(run: Run) -> list[str]:
+def _changed(run: RunFolder) -> list[str]:
     try:
         return [f"{run.name}: {text}" for text in changed_methods(run.manifest())]
     except UserError:
@@ -111,7 +111,7 @@ def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
     An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
     both. The config is TOML for `fedscope train --config`.
     """
-    store = Registry(registry)
+    store = RunRegistry(registry)
     if kind == "archive":
         from fedscope.checkpoints.travel.archive import export_run
 
@@ -134,14 +134,14 @@ def import_command(archive: Path, name: str | None, registry: Path) -> None:
     """Add the run in an archive to the registry, once every hash in it is checked."""
     from fedscope.checkpoints.travel.archive import import_run
 
-    print(import_run(Registry(registry), archive, name).name)
+    print(import_run(RunRegistry(registry), archive, name).name)
 
 
-def _run_of(store: Registry, what: str) -> tuple[Run, Path | None]:
+def _run_of(store: RunRegistry, what: str) -> tuple[RunFolder, Path | None]:
     if Path(what).is_file() or "@" in what:
         path = store.resolve(what)
         folder = layout.run_of(path)
         if folder is None:
             raise UserError(f"{path} lies in no run; use --format state_dict or safetensors")
-        return Run(folder), folder / path.absolute().relative_to(folder)
+        return RunFolder(folder), folder / path.absolute().relative_to(folder)
     return store.run(what), None

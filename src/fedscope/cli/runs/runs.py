@@ -12,9 +12,9 @@ import click
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients, delete_steps
-from fedscope.checkpoints.registry.registry import COLUMNS, Registry, Row, Run
+from fedscope.checkpoints.registry.registry import COLUMNS, Row, RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import Group
+from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.runs import add
 from fedscope.cli.runs.files import export_command, import_command, verify_command
 from fedscope.cli.runs.show import show_command
@@ -30,7 +30,7 @@ _NEWEST = "-created"
 PAGE = 100  # runs that a terminal is shown at once
 
 
-@click.group("runs", cls=Group)
+@click.group("runs", cls=CommandGroup)
 def command() -> None:
     """List, show, compare, verify, export, import, push and pull the registry's runs."""
 
@@ -74,7 +74,7 @@ def list_runs(
     **patterns: str | None,
 ) -> None:
     """List runs, newest first."""
-    store = Registry(registry)
+    store = RunRegistry(registry)
     if page is None and json_target is None and sys.stdout.isatty():
         page = 1
     chosen_by = any((*patterns.values(), *tag, sort != _NEWEST))
@@ -126,7 +126,7 @@ def _on_page(rows: Sequence[Row], page: int, count: int) -> list[Row]:
 @shared.registry
 def rebuild(registry: Path) -> None:
     """Make the index anew from the files."""
-    rows = Registry(registry).rebuild()
+    rows = RunRegistry(registry).rebuild()
     print(f"{len(rows)} runs")
 
 
@@ -137,7 +137,7 @@ def rebuild(registry: Path) -> None:
 @shared.json_target
 def diff(first: str, second: str, registry: Path, json_target: str | None) -> None:
     """Compare two runs: the settings in which they differ, and where they got."""
-    store = Registry(registry)
+    store = RunRegistry(registry)
     runs = store.run(first), store.run(second)
     one, two = map(_described, runs)
     keys = [key for key in {**one, **two} if one.get(key) != two.get(key)]
@@ -158,7 +158,7 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
 @shared.registry
 def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
     """Give a run tags, or list those it has."""
-    found = Registry(registry).run(run)
+    found = RunRegistry(registry).run(run)
     for name in tags:
         if remove:
             found.untag(name)
@@ -191,10 +191,10 @@ def delete(
     """Delete runs with all their checkpoints."""
     if checkpoints and (clients or local_steps):
         raise UserError("--checkpoint deletes global models alone; leave out --clients and --local-steps")
-    store, files = Registry(registry), ", ".join(dict.fromkeys(checkpoints))
+    store, files = RunRegistry(registry), ", ".join(dict.fromkeys(checkpoints))
     found = [store.run(name) for name in dict.fromkeys(runs)]
     single = partial(delete_checkpoints, names=checkpoints)
-    parts: list[tuple[object, str, str, Callable[[Run], int] | None]] = [
+    parts: list[tuple[object, str, str, Callable[[RunFolder], int] | None]] = [
         (clients, "the clients of ", "clients' models", delete_clients),
         (local_steps, "the local steps of ", "models of local steps", delete_steps),
         (files, f"{files} of ", f"global models ({files})", single),
@@ -264,7 +264,7 @@ def _sorted(rows: Sequence[Row], sort: str) -> list[Row]:
     return sorted(valued, key=key, reverse=down) + [row for row in rows if row.get(column) is None]
 
 
-def _described(run: Run) -> dict[str, object]:
+def _described(run: RunFolder) -> dict[str, object]:
     """Return what is compared, flat: settings, model, data, versions, and what the rounds came to."""
     manifest, metrics = run.manifest(), run.metrics()
     parts: dict[str, object] = {k: v for k, v in manifest.stated().items() if k != "options"}

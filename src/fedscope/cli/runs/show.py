@@ -11,7 +11,7 @@ from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.method_code import changed_methods
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import answers, console
@@ -42,15 +42,15 @@ RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 def show_command(run: str, provenance: bool, registry: Path, json_target: str | None) -> None:
     """Show one run: its settings, its checkpoints and its last rounds."""
     if provenance:
-        _show_chain(links(Registry(registry), run), json_target=json_target)
+        _show_chain(links(RunRegistry(registry), run), json_target=json_target)
         return
-    found = Registry(registry).run(run)
+    found = RunRegistry(registry).run(run)
     answers.print_or_make(
         partial(_described, found), json_target, [found.folder], command="runs show", run=found.folder
     )
 
 
-def _described(found: Run) -> Answer:
+def _described(found: RunFolder) -> Answer:
     from fedscope.checkpoints.file.checkpoint import load_checkpoint
     from fedscope.checkpoints.registry.whose import pairing_in
 
@@ -91,7 +91,7 @@ def _described(found: Run) -> Answer:
 
 
 def _settings(
-    found: Run, manifest: Manifest, metrics: Sequence[Round], models: Sequence[str]
+    found: RunFolder, manifest: Manifest, metrics: Sequence[Round], models: Sequence[str]
 ) -> console.Piece:
     known = {k: v for k, v in manifest.stated().items() if v is not None or not manifest.added}
     state = found.status(manifest) + (f" in round {manifest.diverged}" if manifest.diverged else "")
@@ -130,7 +130,7 @@ def _settings(
     return "table", manifest.name, ["setting", "value"], rows, {"text_columns": 2}
 
 
-def _rows_known(found: Run, manifest: Manifest) -> str:
+def _rows_known(found: RunFolder, manifest: Manifest) -> str:
     from fedscope.checkpoints.registry.rows import rows_spec
 
     if manifest.rows:
@@ -157,7 +157,7 @@ def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
     return "table", "Diagnostics", ["quantity", *(f"round {m.round}" for m in last)], rows
 
 
-def links(registry: Registry, reference: str) -> list["Link"]:
+def links(registry: RunRegistry, reference: str) -> list["Link"]:
     """Return the chain from a figure, an analysis, a checkpoint or a run back to the code."""
     from fedscope.checkpoints.registry.provenance import checkpoint_links, record_links
     from fedscope.figures.provenance import read_record

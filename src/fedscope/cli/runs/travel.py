@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
@@ -43,7 +43,7 @@ def push_command(
     from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
 
-    store = Registry(registry)
+    store = RunRegistry(registry)
     if not every and not runs and url in (run.name for run in store.folders()):
         raise UserError(f"where to push {url!r}? name a folder or a URL behind it")
     place = remote(url)
@@ -80,7 +80,7 @@ def pull_command(
     from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.pull import pull_run
 
-    store = Registry(registry)
+    store = RunRegistry(registry)
     if url == history.URL:
         if name is not None:
             raise UserError(
@@ -103,7 +103,7 @@ def pull_command(
     ))  # fmt: skip
 
 
-def _runs_here(store: Registry, runs: Sequence[str], every: bool) -> list[str]:
+def _runs_here(store: RunRegistry, runs: Sequence[str], every: bool) -> list[str]:
     found = store.existing() if _all(runs, every) else [store.run(name) for name in dict.fromkeys(runs)]
     return [run.name for run in found]
 

@@ -20,9 +20,9 @@ from rich.markup import escape
 from rich.text import Text
 
 from fedscope.cli.terminal.printable import STEERING, safe
-from fedscope.cli.terminal.pulse import Pulse, Step
+from fedscope.cli.terminal.pulse import LongStep, Pulse
 from fedscope.cli.terminal.readable import readable
-from fedscope.cli.terminal.tables import Column, fit, least_width, lines, parts, terminal_width, widths
+from fedscope.cli.terminal.tables import TextColumn, fit, least_width, lines, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps
@@ -62,7 +62,7 @@ PULSE = Pulse(_beat)
 @contextmanager
 def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
-    console, step = errors(), Step(_plain(title))
+    console, step = errors(), LongStep(_plain(title))
     shown = console.is_terminal and not CURRENT.quiet
 
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
@@ -99,7 +99,7 @@ def print_table(
     below; what still does not fit, and all with ``-v``, goes on in a table below with the first column again.
     """
     shown = [[_plain(name), *(_plain(row[i]) for row in rows)] for i, name in enumerate(columns)]
-    every = [Column(name, tuple(shown[i]), is_text=i < text_columns) for i, name in enumerate(columns)]
+    every = [TextColumn(name, tuple(shown[i]), is_text=i < text_columns) for i, name in enumerate(columns)]
     width = terminal_width()
     kept, left_out = fit(every, width, () if CURRENT.verbose else drop)
     for place, part in enumerate(parts(kept, width)):
@@ -140,7 +140,7 @@ def piece(table: "TextTable") -> Piece:
     return "table", table.title, table.columns, table.rows, table.notes
 
 
-def _print_part(title: str | None, columns: Sequence[Column], width: int | None) -> None:
+def _print_part(title: str | None, columns: Sequence[TextColumn], width: int | None) -> None:
     room = max(least_width(columns), PIPE if width is None else width)
     console = Console(file=sys.stdout, highlight=False, emoji=False, width=room)
     if title is not None:

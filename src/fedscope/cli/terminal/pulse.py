@@ -15,7 +15,7 @@ Clock = Callable[[], float]
 
 
 @dataclass
-class Step:
+class LongStep:
     """A long step of a command, as it was reported last."""
 
     title: str
@@ -80,7 +80,7 @@ class Pulse:
     def __init__(self, say: Callable[[str], None], now: Clock = time.monotonic):
         self.say, self.now = say, now
         self.begun = self.last = now()
-        self.step: Step | None = None
+        self.step: LongStep | None = None
 
     def said(self) -> None:
         """Wait from now on: something was printed."""
@@ -97,7 +97,7 @@ class Pulse:
         return EVERY
 
     @contextmanager
-    def during(self, step: Step) -> Iterator[None]:
+    def during(self, step: LongStep) -> Iterator[None]:
         """Let ``step`` be what is at work."""
         before, self.step = self.step, step
         try:

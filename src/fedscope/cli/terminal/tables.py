@@ -16,7 +16,7 @@ GAP = 3  # columns between two cells
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """A column: its cells with the heading first, and the widths it may have."""
 
     name: str
@@ -44,7 +44,9 @@ def terminal_width() -> int | None:
     return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
 
 
-def fit(columns: Sequence[Column], width: int | None, drop: Sequence[str]) -> tuple[list[Column], list[str]]:
+def fit(
+    columns: Sequence[TextColumn], width: int | None, drop: Sequence[str]
+) -> tuple[list[TextColumn], list[str]]:
     """Return the columns that are shown, and the names of those that are left out.
 
     Of the columns in ``drop`` so many are left out, the first of it first, as make the rest fit.
@@ -58,7 +60,7 @@ def fit(columns: Sequence[Column], width: int | None, drop: Sequence[str]) -> tu
     return shown, left_out
 
 
-def parts(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
+def parts(columns: Sequence[TextColumn], width: int | None) -> list[list[TextColumn]]:
     """Return the columns as tables below each other that each fit; every one begins with the first column."""
     first, *others = columns
     result = [[first]]
@@ -69,7 +71,7 @@ def parts(columns: Sequence[Column], width: int | None) -> list[list[Column]]:
     return result
 
 
-def widths(columns: Sequence[Column], width: int) -> list[int]:
+def widths(columns: Sequence[TextColumn], width: int) -> list[int]:
     """Return the width of each column: the least, and what is left of ``width`` to those that lack most."""
     result = [column.least for column in columns]
     spare = width - least_width(columns)
@@ -81,12 +83,12 @@ def widths(columns: Sequence[Column], width: int) -> list[int]:
     return result
 
 
-def least_width(columns: Sequence[Column]) -> int:
+def least_width(columns: Sequence[TextColumn]) -> int:
     """Return the width in which no word of any column is broken."""
     return sum(column.least for column in columns) + GAP * (len(columns) - 1)
 
 
-def lines(columns: Sequence[Column], sizes: Sequence[int]) -> Iterator[str]:
+def lines(columns: Sequence[TextColumn], sizes: Sequence[int]) -> Iterator[str]:
     """Yield the lines of a table: the headings, a rule, the rows; a cell that is too long is folded.
 
     So a hundred thousand rows take seconds; a table of rich's takes as many minutes.

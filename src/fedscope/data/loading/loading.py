@@ -9,11 +9,11 @@ import torch
 
 from fedscope.data.loading import cache, sources
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.loading.record import Record
+from fedscope.data.loading.record import DatasetRecord
 from fedscope.data.loading.root import root
 from fedscope.data.reading.decoding import Pixels, check_header, exact, squared
 from fedscope.data.reading.files import Files
-from fedscope.data.reading.tables import Table, content_key
+from fedscope.data.reading.tables import ImageTable, content_key
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder, cache_dir, new_file
 
@@ -21,7 +21,7 @@ Decode = Callable[[bytes, str, int], Pixels]
 ONCE: dict[str, Decode] = {"exact": exact, "squared": squared}
 
 
-def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Dataset:
+def load(record: DatasetRecord, data_dir: Path | None, *, fetch: bool = True) -> Dataset:
     """Return a data set from local files, or without a folder of such from the hub, if it may ``fetch``.
 
     What was decoded is cached: from local files by their content, from the hub under the data set's name,
@@ -46,7 +46,7 @@ def load(record: Record, data_dir: Path | None, *, fetch: bool = True) -> Datase
     return cache.read(record.name, folder, found.note if found else "")
 
 
-def cache_folder(record: Record, found: sources.DataFiles | None) -> Path:
+def cache_folder(record: DatasetRecord, found: sources.DataFiles | None) -> Path:
     """Return where the data set is cached: of local files by their content, else the hub's.
 
     Images that are decoded as they are fetched stay in their files, so there the place counts too.
@@ -58,7 +58,7 @@ def cache_folder(record: Record, found: sources.DataFiles | None) -> Path:
     return cache_dir() / f"{record.folder}-{key}"
 
 
-def _build(record: Record, found: sources.DataFiles, folder: Path) -> None:
+def _build(record: DatasetRecord, found: sources.DataFiles, folder: Path) -> None:
     tables, note = record.rule(found.read())
     splits = {}
     for name, table in tables.items():
@@ -73,7 +73,7 @@ def _build(record: Record, found: sources.DataFiles, folder: Path) -> None:
     cache.write_meta(folder, splits, tables["train"].classes, record.domains, note)
 
 
-def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tensor:
+def _decoded(table: ImageTable, path: Path, decode: Decode, side: int) -> torch.Tensor:
     shape = (len(table), 3, side, side)
     with cache.new_array(path, shape) as images:
         for place, where, encoded in table.read():
@@ -81,7 +81,7 @@ def _decoded(table: Table, path: Path, decode: Decode, side: int) -> torch.Tenso
     return torch.from_numpy(images)
 
 
-def _kept(table: Table, name: str, folder: Path, side: int) -> Files:
+def _kept(table: ImageTable, name: str, folder: Path, side: int) -> Files:
     """Return the table's images as files; those of shards are copied out, so that each can be read alone."""
     digests = np.zeros((len(table), 32), dtype=np.uint8)
     packed = bool(table.row[0] >= 0)

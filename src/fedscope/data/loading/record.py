@@ -11,7 +11,7 @@ from fedscope.data.reading.split_rules import Chosen, Tables, as_published
 
 
 @dataclass(frozen=True)
-class Record:
+class DatasetRecord:
     """A data set of the catalogue."""
 
     name: str

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fedscope.data.loading.record import Record
+from fedscope.data.loading.record import DatasetRecord
 from fedscope.data.reading import folders, shards
 from fedscope.data.reading.split_rules import Tables, by_column, drawn_classes, relabelled
-from fedscope.data.reading.tables import Table
+from fedscope.data.reading.tables import ImageTable
 from fedscope.errors import UserError
 
 
@@ -21,7 +21,7 @@ class DataFiles:
     note: str = ""
 
 
-def local(record: Record, folder: Path, *, fetch: bool = True) -> DataFiles:
+def local(record: DatasetRecord, folder: Path, *, fetch: bool = True) -> DataFiles:
     """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
 
     Domains that are not there come from the hub, if it has them, unless ``fetch`` is false.
@@ -35,7 +35,7 @@ def local(record: Record, folder: Path, *, fetch: bool = True) -> DataFiles:
     raise UserError(f"no {record.folder} under {folder}: expected {record.layout}; {record.source}")
 
 
-def from_hub(record: Record) -> DataFiles:
+def from_hub(record: DatasetRecord) -> DataFiles:
     """Return the data set's files, fetched from the hub where they are not in its cache."""
     if record.hub:
         files = shards.fetch(record.hub)
@@ -44,7 +44,7 @@ def from_hub(record: Record) -> DataFiles:
     return _by_domain(record, {}, mend, fetch=True)
 
 
-def _whole_shards(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
+def _whole_shards(record: DatasetRecord, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     """Shards of the whole data set; a folder of several data sets must not be mistaken for this one."""
     files = shards.find(home, record.hub, direct=direct) if record.hub else None
     if not files:
@@ -52,7 +52,7 @@ def _whole_shards(record: Record, home: Path, *, direct: bool, fetch: bool) -> D
     return DataFiles(_every(files), partial(_read_shards, record, files), shards.missing_shards(files))
 
 
-def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
+def _read_shards(record: DatasetRecord, files: Mapping[str, Sequence[Path]]) -> Tables:
     assert record.hub
     tables = {
         split: shards.table(paths, record.hub, record.names, record.domains) for split, paths in files.items()
@@ -61,7 +61,7 @@ def _read_shards(record: Record, files: Mapping[str, Sequence[Path]]) -> Tables:
     return relabelled(split, record.names) if record.names else split
 
 
-def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
+def _train_and_val(record: DatasetRecord, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     """Folders ``train/CLASS`` and ``val`` or ``test``; of ImageNet the drawn classes alone are listed."""
     if not (home / "train").is_dir() or not any((home / name).is_dir() for name in ("val", "test")):
         return None
@@ -75,10 +75,10 @@ def _train_and_val(record: Record, home: Path, *, direct: bool, fetch: bool) -> 
     return DataFiles(_paths(tables), lambda: {"": tables})
 
 
-def _domains(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
+def _domains(record: DatasetRecord, home: Path, *, direct: bool, fetch: bool) -> DataFiles | None:
     if not any((home / domain).is_dir() for domain in record.domains):
         return None
-    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]] = {}
+    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, ImageTable]]]] = {}
     for domain in record.domains:
         source = record.domain_hubs.get(domain, shards.HubSource(f"{record.name}/{domain}"))
         files = shards.find(home / domain, source, direct=False)
@@ -93,8 +93,8 @@ def _domains(record: Record, home: Path, *, direct: bool, fetch: bool) -> DataFi
 
 
 def _by_domain(
-    record: Record,
-    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, Table]]]],
+    record: DatasetRecord,
+    found: dict[str, tuple[tuple[Path, ...], Callable[[], Mapping[str, ImageTable]]]],
     mend: str,
     *,
     fetch: bool,
@@ -118,8 +118,8 @@ def _by_domain(
 
 
 def _domain_shards(
-    record: Record, source: shards.HubSource, files: Mapping[str, Sequence[Path]]
-) -> Mapping[str, Table]:
+    record: DatasetRecord, source: shards.HubSource, files: Mapping[str, Sequence[Path]]
+) -> Mapping[str, ImageTable]:
     tables = {split: shards.table(paths, source, record.names) for split, paths in files.items()}
     return relabelled({"": tables}, record.names)[""]
 
@@ -128,5 +128,5 @@ def _every(files: Mapping[str, Sequence[Path]]) -> tuple[Path, ...]:
     return tuple(path for paths in files.values() for path in paths)
 
 
-def _paths(tables: Mapping[str, Table]) -> tuple[Path, ...]:
+def _paths(tables: Mapping[str, ImageTable]) -> tuple[Path, ...]:
     return tuple(table.files[place] for table in tables.values() for place in table.file.tolist())

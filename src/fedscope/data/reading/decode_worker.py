@@ -13,7 +13,7 @@ from fedscope.parent import end_with_parent
 from fedscope.storage import open_regular
 
 
-class Request(NamedTuple):
+class DecodeRequest(NamedTuple):
     """An image to decode: where its bytes lie, and the numbers of its random crop, if it is to be one."""
 
     path: str
@@ -22,18 +22,18 @@ class Request(NamedTuple):
     uniforms: NDArray[np.float32] | None
 
 
-def begin() -> None:
+def set_up_worker() -> None:
     """Set this process up: it ignores Ctrl-C, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
 
-def crops(requests: Sequence[Request], side: int) -> Pixels:
+def crops(requests: Sequence[DecodeRequest], side: int) -> Pixels:
     """Return the images (N, 3, side, side)."""
     return np.stack([_crop(request, side) for request in requests])
 
 
-def _crop(request: Request, side: int) -> Pixels:
+def _crop(request: DecodeRequest, side: int) -> Pixels:
     where = request.path if not request.offset else f"{request.path} (byte {request.offset})"
     encoded = read_bytes(request.path, request.offset, request.length)
     if request.uniforms is None:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedscope.data.reading.decode_worker import Request, begin, crops
+from fedscope.data.reading.decode_worker import DecodeRequest, crops, set_up_worker
 from fedscope.errors import UserError
 from fedscope.storage import new_file, read_text, regular, write_text
 
@@ -83,11 +83,11 @@ class Files:
         except BrokenProcessPool as error:
             raise _lost() from error
 
-    def _requests(self, rows: Tensor, uniforms: Tensor | None) -> list[Request]:
+    def _requests(self, rows: Tensor, uniforms: Tensor | None) -> list[DecodeRequest]:
         drawn = [None] * len(rows) if uniforms is None else list(uniforms.T.cpu().numpy())
         places = self.places[rows.cpu().numpy()].tolist()
         return [
-            Request(str(self.paths[path]), offset, length, numbers)
+            DecodeRequest(str(self.paths[path]), offset, length, numbers)
             for (path, offset, length), numbers in zip(places, drawn, strict=True)
         ]
 
@@ -122,7 +122,7 @@ def decoders() -> int:
 def _pool() -> ProcessPoolExecutor:
     from multiprocessing import get_context
 
-    return ProcessPoolExecutor(decoders(), mp_context=get_context("spawn"), initializer=begin)
+    return ProcessPoolExecutor(decoders(), mp_context=get_context("spawn"), initializer=set_up_worker)
 
 
 def _result(future: "Future[NDArray[np.uint8]]") -> NDArray[np.uint8]:

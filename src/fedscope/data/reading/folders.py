@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from fedscope.data.reading.tables import Table, check, of_classes, of_files
+from fedscope.data.reading.tables import ImageTable, check, of_classes, of_files
 from fedscope.errors import UserError
 from fedscope.storage import read_text
 
@@ -21,7 +21,7 @@ def class_names(folder: Path) -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
 
 
-def by_class(folder: Path, classes: Sequence[str], only: Iterable[str] | None = None) -> Table:
+def by_class(folder: Path, classes: Sequence[str], only: Iterable[str] | None = None) -> ImageTable:
     """Return images of ``folder/CLASS/*`` or ``folder/CLASS/images/*``, of ``classes`` or ``only`` some."""
     paths: list[Path] = []
     labels: list[int] = []
@@ -44,7 +44,7 @@ def images_of(folder: Path) -> list[Path]:
     return []
 
 
-def train_and_val(home: Path, choose: Choose) -> dict[str, Table]:
+def train_and_val(home: Path, choose: Choose) -> dict[str, ImageTable]:
     """Return the splits of ``train/CLASS/*`` and ``val``, of the classes that ``choose`` picks from all.
 
     ``val`` (or ``test``, where there is no ``val``) has a folder per class too, or all its images in one with
@@ -60,7 +60,7 @@ def train_and_val(home: Path, choose: Choose) -> dict[str, Table]:
     return {"train": train, "test": _annotated(home, val, classes, only)}
 
 
-def _annotated(home: Path, val: Path, classes: Sequence[str], only: frozenset[str]) -> Table:
+def _annotated(home: Path, val: Path, classes: Sequence[str], only: frozenset[str]) -> ImageTable:
     lists = [folder / name for folder in (val, home) for name in LISTS]
     file = next((path for path in lists if path.is_file()), None)
     if file is None:
@@ -80,7 +80,7 @@ def _annotated(home: Path, val: Path, classes: Sequence[str], only: frozenset[st
     return of_files(paths, labels, classes)
 
 
-def of_domain(home: Path, domain: str, classes: Sequence[str]) -> dict[str, Table] | None:
+def of_domain(home: Path, domain: str, classes: Sequence[str]) -> dict[str, ImageTable] | None:
     """Return the splits of one domain by the layout it is in, or None if it is not there.
 
     Lists ``DOMAIN_train.txt`` and ``DOMAIN_test.txt`` in ``home``, of lines "path label"; else folders
@@ -99,7 +99,7 @@ def of_domain(home: Path, domain: str, classes: Sequence[str]) -> dict[str, Tabl
     return {"all": by_class(folder, classes)}
 
 
-def _listed(file: Path, classes: Sequence[str], what: str) -> Table:
+def _listed(file: Path, classes: Sequence[str], what: str) -> ImageTable:
     paths, labels = [], []
     names: dict[str, int] = {}
     for number, line in enumerate(lines(file), 1):

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedscope.data.reading.decoding import first_line
 from fedscope.data.reading.parquet import opened, reading
-from fedscope.data.reading.tables import Rows, Table
+from fedscope.data.reading.tables import ImageTable, Rows
 from fedscope.errors import UserError
 from fedscope.extras import needed
 
@@ -93,7 +93,7 @@ def missing_shards(files: Mapping[str, Sequence[Path]]) -> str:
 
 def table(
     paths: Sequence[Path], source: HubSource, classes: Sequence[str] = (), domains: Sequence[str] = ()
-) -> Table:
+) -> ImageTable:
     """Return the images of one split's shards; ``classes`` name the labels where the shards do not."""
     labels: list[Rows] = []
     rows, found, names = [], [], tuple(classes)
@@ -108,7 +108,7 @@ def table(
             if source.domain:
                 found.append(_domains(shard, features, source.domain, domains))
     file = np.repeat(np.arange(len(paths)), [len(part) for part in rows])
-    return Table(
+    return ImageTable(
         tuple(paths), file, np.concatenate(rows), np.concatenate(labels), names, source.image,
         np.concatenate(found) if found else None,
     )  # fmt: skip

@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedscope.data.reading.tables import Rows, Table, by_domain, check, of_classes, pooled
+from fedscope.data.reading.tables import ImageTable, Rows, by_domain, check, of_classes, pooled
 from fedscope.errors import UserError
 from fedscope.extras import needed
 from fedscope.streams import numpy_stream
 
-Tables = Mapping[str, Mapping[str, Table]]
-Chosen = tuple[dict[str, Table], str]
+Tables = Mapping[str, Mapping[str, ImageTable]]
+Chosen = tuple[dict[str, ImageTable], str]
 
 IMAGENET_SEED, IMAGENET_CLASSES, IMAGENET_IMAGES = 1993, 200, 500
 
@@ -108,7 +108,9 @@ def office_caltech(tables: Tables) -> Chosen:
     return _ends(train, test, shortest // 2, shortest * 2 // 5), note
 
 
-def _ends(train: Mapping[str, Table], test: Mapping[str, Table], first: int, last: int) -> dict[str, Table]:
+def _ends(
+    train: Mapping[str, ImageTable], test: Mapping[str, ImageTable], first: int, last: int
+) -> dict[str, ImageTable]:
     """Return each domain's ``first`` training images, its ``last`` as validation, and all its test images."""
     for domain, table in train.items():
         if not first or not last:
@@ -128,7 +130,7 @@ def _ends(train: Mapping[str, Table], test: Mapping[str, Table], first: int, las
     }  # fmt: skip
 
 
-def _mixed(table: Table, domain: str) -> Table:
+def _mixed(table: ImageTable, domain: str) -> ImageTable:
     """Return a list in its own order, or if it goes class by class in a fixed random one.
 
     The official lists go class by class, whose first 5 % would be a single class. FedBN cuts its own lists,
@@ -139,7 +141,7 @@ def _mixed(table: Table, domain: str) -> Table:
     return table.take(numpy_stream(0, f"order of {domain}").permutation(len(table)))
 
 
-def _stratified(table: Table, domain: str) -> Sequence[Rows]:
+def _stratified(table: ImageTable, domain: str) -> Sequence[Rows]:
     with needed("train", f"the split of domain {domain}"):
         from sklearn.model_selection import train_test_split
 
@@ -158,9 +160,9 @@ def relabelled(tables: Tables, classes: Sequence[str]) -> Tables:
     }
 
 
-def by_column(tables: Mapping[str, Table], domains: Sequence[str]) -> Tables:
+def by_column(tables: Mapping[str, ImageTable], domains: Sequence[str]) -> Tables:
     """Return, of each split that says which domain an image is from, a table per domain."""
-    result: dict[str, dict[str, Table]] = {domain: {} for domain in domains}
+    result: dict[str, dict[str, ImageTable]] = {domain: {} for domain in domains}
     for split, table in tables.items():
         assert table.domains is not None
         for place, domain in enumerate(domains):

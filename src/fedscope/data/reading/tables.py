@@ -18,7 +18,7 @@ BIG = 2**31  # bytes; more is recognised by size and time of change instead of r
 
 
 @dataclass(frozen=True)
-class Table:
+class ImageTable:
     """N images: image i is the file ``files[file[i]]``, or where ``row[i]`` is not −1 a row of that shard."""
 
     files: tuple[Path, ...]
@@ -32,7 +32,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, rows: Rows) -> "Table":
+    def take(self, rows: Rows) -> "ImageTable":
         """Return the images at ``rows``, in their order."""
         domains = None if self.domains is None else self.domains[rows]
         return replace(
@@ -54,19 +54,19 @@ class Table:
                     yield place, f"{path}, row {row}", image
 
 
-def of_files(paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]) -> Table:
+def of_files(paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]) -> ImageTable:
     """Return the table of images that are one file each."""
     count = len(paths)
-    return Table(
+    return ImageTable(
         tuple(paths), np.arange(count), np.full(count, -1), np.array(labels, dtype=np.int64), tuple(classes)
     )
 
 
-def pooled(tables: Sequence[Table]) -> Table:
+def pooled(tables: Sequence[ImageTable]) -> ImageTable:
     """Return the tables' images one table after the other; their classes are the same."""
     starts = np.cumsum([0, *(len(table.files) for table in tables)])
     domains = [table.domains for table in tables if table.domains is not None]
-    return Table(
+    return ImageTable(
         tuple(path for table in tables for path in table.files),
         np.concatenate([table.file + start for table, start in zip(tables, starts, strict=False)]),
         np.concatenate([table.row for table in tables]),
@@ -77,13 +77,13 @@ def pooled(tables: Sequence[Table]) -> Table:
     )
 
 
-def by_domain(tables: Sequence[Table]) -> Table:
+def by_domain(tables: Sequence[ImageTable]) -> ImageTable:
     """Return one table of several domains, a domain after the other; the k-th table is domain k."""
     places = [np.full(len(table), place, dtype=np.int64) for place, table in enumerate(tables)]
     return pooled([replace(table, domains=own) for table, own in zip(tables, places, strict=True)])
 
 
-def of_classes(table: Table, classes: Sequence[str]) -> Table:
+def of_classes(table: ImageTable, classes: Sequence[str]) -> ImageTable:
     """Return the images of ``classes`` alone, labelled by their place in it."""
     if missing := [name for name in classes if name not in table.classes]:
         raise UserError(f"there is no class {missing[0]!r} in {_where(table)}; fetch its files again")
@@ -93,7 +93,7 @@ def of_classes(table: Table, classes: Sequence[str]) -> Table:
     return replace(kept, labels=new[kept.labels], classes=tuple(classes))
 
 
-def check(table: Table, what: str) -> Table:
+def check(table: ImageTable, what: str) -> ImageTable:
     """Return the table if every class has an image; ``what`` it is, for the error."""
     count = len(table.classes)
     if not len(table):
@@ -122,7 +122,7 @@ def content_key(files: Iterable[Path], salt: str) -> str:
     return digest.hexdigest()[:20]
 
 
-def _where(table: Table) -> str:
+def _where(table: ImageTable) -> str:
     if not table.files:
         return "its folder"
     folders = {path.parent for path in table.files}

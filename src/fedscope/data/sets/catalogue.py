@@ -11,7 +11,7 @@ from pathlib import Path
 from fedscope.data.augment import AS_THEY_ARE, Pipeline
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.loading.loading import load as load_record
-from fedscope.data.loading.record import Record
+from fedscope.data.loading.record import DatasetRecord
 from fedscope.data.reading import split_rules as rules
 from fedscope.data.reading.photo import Photo
 from fedscope.data.reading.shards import HubSource
@@ -52,7 +52,7 @@ _SHARDS = (
     "NAME/train-*.parquet and NAME/test-*.parquet as on the hub, or NAME/train/CLASS/* and NAME/test/CLASS/*"
 )
 
-_CIFAR_10 = Record(
+_CIFAR_10 = DatasetRecord(
     name="cifar10",
     title="32-pixel photographs of ten kinds of things",
     classes=10,
@@ -73,7 +73,7 @@ _CIFAR_10 = Record(
     licence="none stated; cite Krizhevsky 2009",
     layout=_SHARDS.replace("NAME", "cifar10"),
 )
-_DOMAIN_NET = Record(
+_DOMAIN_NET = DatasetRecord(
     name="domainnet",
     title="ten of DomainNet's classes in six domains, 5 % of the shortest list",
     classes=10,
@@ -92,7 +92,7 @@ _DOMAIN_NET = Record(
     layout="domainnet/DOMAIN/CLASS/* with domainnet/DOMAIN_train.txt and DOMAIN_test.txt, or hub shards",
 )
 _RECORDS = (
-    Record(
+    DatasetRecord(
         name="digits",
         title="scikit-learn's bundled handwritten digits",
         classes=10,
@@ -105,7 +105,7 @@ _RECORDS = (
         licence="CC BY 4.0 (UCI optical recognition of handwritten digits)",
         built_in=load_digits,
     ),
-    Record(
+    DatasetRecord(
         name="synthetic",
         title="generated patterns under noise, for many clients",
         classes=10,
@@ -143,7 +143,7 @@ _RECORDS = (
         model="resnet20",
         stored_as="cifar10",
     ),
-    Record(
+    DatasetRecord(
         name="tinyimagenet",
         title="64-pixel photographs of 200 of ImageNet's classes; the test is the official validation",
         classes=200,
@@ -158,7 +158,7 @@ _RECORDS = (
         layout="tinyimagenet/train/WNID/images/* and tinyimagenet/val/images/* with val/val_annotations.txt, "
         "or the hub's train-*.parquet and valid-*.parquet",
     ),
-    Record(
+    DatasetRecord(
         name="imagenet200",
         title="photographs of 200 drawn classes of ImageNet-1k, 500 of each, decoded as they are needed",
         classes=200,
@@ -179,7 +179,7 @@ _RECORDS = (
         layout="imagenet200/train/WNID/* and imagenet200/val/WNID/* (or val/* with val_labels.txt or "
         "LOC_val_solution.csv), or the hub's train-*.parquet and validation-*.parquet",
     ),
-    Record(
+    DatasetRecord(
         name="digits5",
         title="digits of five sources, 743 of each to train on",
         classes=10,
@@ -203,7 +203,7 @@ _RECORDS = (
         licence="MNIST CC BY-SA 3.0, SVHN not commercial, the others none stated; cite each",
         layout="digits5/DOMAIN/DIGIT/*, or digits5/DOMAIN/train-*.parquet and test-*.parquet as on the hub",
     ),
-    Record(
+    DatasetRecord(
         name="office_caltech",
         title="ten kinds of office things in four domains",
         classes=10,
@@ -237,7 +237,7 @@ DATASETS = {record.name: record for record in _RECORDS}
 NAMES = tuple(DATASETS)
 
 
-def record(name: str) -> Record:
+def record(name: str) -> DatasetRecord:
     """Return the record of the data set ``name``."""
     if name not in DATASETS:
         known = (*NAMES, *registered(REGISTERED))

@@ -7,14 +7,14 @@ from shlex import quote
 from fedscope.data.loading import cache, sources
 from fedscope.data.loading.datasets import SPLITS, Dataset
 from fedscope.data.loading.loading import cache_folder, load
-from fedscope.data.loading.record import Record
+from fedscope.data.loading.record import DatasetRecord
 from fedscope.data.loading.root import root
 from fedscope.data.sets.catalogue import DATASETS, record
 from fedscope.errors import UserError
 
 
 @dataclass(frozen=True)
-class Line:
+class SplitCount:
     """A split, or a domain's part of one: images found and expected (None: not published)."""
 
     split: str
@@ -31,11 +31,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Report:
+class Inspection:
     """The result of a check; ``problem`` is empty where there is none."""
 
     name: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[SplitCount, ...] = ()
     note: str = ""
     problem: str = ""
     fingerprint: str = ""
@@ -46,7 +46,7 @@ class Report:
         return asdict(self) | {"lines": lines, "ok": not self.problem}
 
 
-def describe(entry: Record) -> dict[str, object]:
+def describe(entry: DatasetRecord) -> dict[str, object]:
     """Return the facts about a data set, as plain data."""
     hubs = [entry.hub] if entry.hub else list(entry.domain_hubs.values())
     return {
@@ -66,7 +66,7 @@ def describe(entry: Record) -> dict[str, object]:
     }
 
 
-def whereabouts(entry: Record, data_dir: Path | None) -> str:
+def whereabouts(entry: DatasetRecord, data_dir: Path | None) -> str:
     """Return in a few words where the data set would be loaded from."""
     if entry.built_in:
         return "bundled"
@@ -94,14 +94,14 @@ def present(folder: Path) -> list[str]:
     return [name for name in DATASETS if name in names]
 
 
-def inspect(name: str, data_dir: Path | None) -> Report:
+def inspect(name: str, data_dir: Path | None) -> Inspection:
     """Load the data set ``name`` from files that are here, and compare its counts with the published ones."""
     entry = record(name)
     root(data_dir)
     try:
         dataset = load(entry, data_dir, fetch=False)
     except UserError as error:
-        return Report(name, problem=str(error))
+        return Inspection(name, problem=str(error))
     lines = tuple(_lines(entry, dataset))
     problems = [
         f"{line.split} has {line.found:,} images, not {line.expected:,}"
@@ -110,17 +110,19 @@ def inspect(name: str, data_dir: Path | None) -> Report:
     ]
     if len(dataset.classes) != entry.classes:
         problems.append(f"{len(dataset.classes)} classes, not {entry.classes}")
-    return Report(name, lines, dataset.note, ", ".join(problems), dataset.fingerprint)
+    return Inspection(name, lines, dataset.note, ", ".join(problems), dataset.fingerprint)
 
 
-def _lines(entry: Record, dataset: Dataset) -> list[Line]:
+def _lines(entry: DatasetRecord, dataset: Dataset) -> list[SplitCount]:
     lines = []
     for name in SPLITS:
         split = getattr(dataset, name)
         if split is None:
             continue
-        lines.append(Line(name, "", len(split), entry.expected.get(name)))
+        lines.append(SplitCount(name, "", len(split), entry.expected.get(name)))
         if split.domains is not None:
             counts = split.domains.bincount(minlength=len(dataset.domains)).tolist()
-            lines += [Line(name, domain, n, None) for domain, n in zip(dataset.domains, counts, strict=True)]
+            lines += [
+                SplitCount(name, domain, n, None) for domain, n in zip(dataset.domains, counts, strict=True)
+            ]
     return lines

@@ -7,8 +7,8 @@ PHASES = (
 )  # fmt: skip
 
 
-class Clock:
-    """A stopwatch that is always in one phase; entering a phase ends the one before.
+class PhaseClock:
+    """A stopwatch that is always in one phase; switching to a phase ends the one before.
 
     The phases of a round add up to its wall time. On a GPU ``data`` is the preparation on the host; gathering
     and augmenting a batch belongs to the recorded step, and so to ``compute``.
@@ -19,14 +19,14 @@ class Clock:
         self._phase = PHASES[0]
         self.seconds = dict.fromkeys(PHASES, 0.0)
 
-    def enter(self, phase: str) -> None:
+    def switch_to(self, phase: str) -> None:
         """Stop the current phase and start ``phase``."""
         now = time.perf_counter()
         self.seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now
 
-    def lap(self) -> dict[str, float]:
-        """Return the seconds per phase since the last lap."""
-        self.enter(self._phase)
+    def read(self) -> dict[str, float]:
+        """Return the seconds per phase since the last reading."""
+        self.switch_to(self._phase)
         seconds, self.seconds = self.seconds, dict.fromkeys(PHASES, 0.0)
         return seconds

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.clock import Clock
+from fedscope.federated.client.clock import PhaseClock
 from fedscope.federated.client.cuda_graphs import Replay
 from fedscope.federated.client.objective import Objective
 from fedscope.federated.client.observations import Observations
@@ -28,7 +28,7 @@ from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Client, LocalSettings, Task, Trained
-from fedscope.federated.record.vectors import Layout
+from fedscope.federated.record.vectors import RowLayout
 from fedscope.federated.record.views import Batch, Finish
 from fedscope.streams import seeded
 
@@ -49,7 +49,7 @@ class LocalTrainer:
         method: Method,
         options: Values,
         settings: LocalSettings,
-        clock: Clock | None = None,
+        clock: PhaseClock | None = None,
         *,
         lr: float = 1.0,
         mean_samples: float = 1.0,
@@ -58,11 +58,11 @@ class LocalTrainer:
     ):
         self.model, self.split, self.pipeline = model, split, pipeline
         self.method, self.options, self.settings = method, options, settings
-        self.clock = clock or Clock()
+        self.clock = clock or PhaseClock()
         self.initial_lr, self.mean_samples, self._seeded = lr, mean_samples, draws
         self.optimizer = optimizer(settings, model.values, model.size)
         kept = self.optimizer.vectors if settings.optimizer_state == "client" else ()
-        self._kept = Layout(kept, model.size, model.size)  # of the optimizer's state, between two rounds
+        self._kept = RowLayout(kept, model.size, model.size)  # of the optimizer's state, between two rounds
         self.clients = ClientState(model, method, options, kept, classes)
         noted = {name: labels(model.module, options) for name, labels in method.notes.items()}
         self.observed = Observations(model.values, len(model.values), noted)
@@ -99,7 +99,7 @@ class LocalTrainer:
         self.objective.taken.zero_()
         self.observed.values.zero_()
         self._inside = []
-        clients.begin(tasks, start, lr, self.split.labels)
+        clients.load(tasks, start, lr, self.split.labels)
         self.optimizer.state.zero_()
         if self._kept.names:
             remembered = clients.memory.split(clients.remembered[:count])
@@ -112,7 +112,7 @@ class LocalTrainer:
             most = self.steps(rows.shape[1], tasks[0].work)
             for left in range(most, 0, -self.settings.steps(rows.shape[1])):
                 samples = self._epoch(rows, tasks, random, left, lr, first=left == most)
-        self.clock.enter("compute")
+        self.clock.switch_to("compute")
         with torch.no_grad():
             done = self._finish(tasks, lr)
         accuracy = self._recalibrated(tasks)
@@ -169,7 +169,7 @@ class LocalTrainer:
             return Client(self.split.wanted[rows], inputs, tasks[row].random)
 
         end = Finish(
-            parameters=clients.acting(clients.parameters(count), clients.anchor(count)),
+            parameters=clients.where_shared(clients.parameters(count), clients.anchor(count)),
             anchor=clients.anchor(count),
             memory=clients.memory.split(clients.remembered[:count]),
             received=clients.broadcast.split(clients.received),
@@ -197,7 +197,7 @@ class LocalTrainer:
         for field in ("memory", "uploads"):
             names = [vector.name for vector in getattr(self.method, field)]
             check_all_returned(self.method.name, field, names, changed)
-        done |= clients.acting_vectors((*self.method.memory, *self.method.uploads), changed)
+        done |= clients.shared_vectors((*self.method.memory, *self.method.uploads), changed)
         return done | self._kept.split(self.optimizer.state[:count, : self._kept.width])
 
     def _epoch(
@@ -211,11 +211,11 @@ class LocalTrainer:
         first: bool,
     ) -> int:
         """Take the steps of an epoch, at most so many; return how many samples they used."""
-        self.clock.enter("data")
+        self.clock.switch_to("data")
         count, used = rows.shape[1], self.settings.used(rows.shape[1])
         shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
         draws = torch.stack([self.pipeline.draw(count, task.augmentation) for task in tasks], 1)
-        self.clock.enter("compute")  # on a GPU the copies wait for the epoch before
+        self.clock.switch_to("compute")  # on a GPU the copies wait for the epoch before
         used = min(used, most * self.settings.batch_size)
         order, draws = rows.gather(1, shuffles.to(rows.device))[:, :used], draws.to(rows.device)[..., :used]
         self._loss.zero_()
@@ -255,11 +255,11 @@ class LocalTrainer:
         self, rows: Tensor, draws: Tensor, flag: bool, random: Mapping[str, torch.Generator] | None = None
     ) -> None:
         """Take one local step of every client on ``rows`` (K, B), augmented by ``draws`` (D, K, B)."""
-        self.clock.enter("data")
+        self.clock.switch_to("data")
         images, wanted = self.split.batch(self.pipeline, rows, draws)
         images = self.model.arranged(images)
         drawn = self.objective.draw(images, random or {})
-        self.clock.enter("compute")
+        self.clock.switch_to("compute")
         loss = self.objective.differentiate(Batch(images, wanted), drawn, first=flag)
         with torch.no_grad():
             self._loss[: len(rows)] += loss * rows.shape[1]

@@ -99,7 +99,7 @@ class Objective:
                     self.observed.ascend(*zip(*seen, strict=True))
             for mapped in self.method.gradient_maps:
                 own = self.model.gradient[:count]
-                own.copy_(clients.acting(mapped(clients.stack(count, first, own.clone())), own))
+                own.copy_(clients.where_shared(mapped(clients.stack(count, first, own.clone())), own))
         if self.method.parameter_terms:
             self._add_parameter_terms(count, first=first)
         self._outputs.clear()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedscope.federated.record.tasks import LocalSettings
-from fedscope.federated.record.vectors import Layout, Vector
+from fedscope.federated.record.vectors import RowLayout, Vector
 
 
 class Optimizer(Protocol):
@@ -42,7 +42,7 @@ class Sgd:
     def __init__(self, settings: LocalSettings, rows: Tensor, parameters: int):
         self._settings = settings
         self.vectors: Sequence[Vector] = (Vector("velocity"),) if settings.momentum else ()
-        self.state = rows.new_zeros(len(rows), Layout(self.vectors, parameters, parameters).width)
+        self.state = rows.new_zeros(len(rows), RowLayout(self.vectors, parameters, parameters).width)
 
     def direction(self, w: Tensor, gradient: Tensor, lr: Tensor) -> Tensor:
         """Return the steps; see :class:`Optimizer`."""
@@ -66,7 +66,7 @@ class Adam:
             Vector("second_moment"),
             Vector("adam_steps", "number"),
         )
-        self._layout = Layout(self.vectors, parameters, parameters)
+        self._layout = RowLayout(self.vectors, parameters, parameters)
         self.state = rows.new_zeros(len(rows), self._layout.width)
 
     def direction(self, w: Tensor, gradient: Tensor, lr: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.options import Values
 from fedscope.federated.record.tasks import Task
-from fedscope.federated.record.vectors import Layout, Vector
+from fedscope.federated.record.vectors import RowLayout, Vector
 from fedscope.federated.record.views import Stack, Term
 
 
@@ -33,8 +33,8 @@ class ClientState:
         own = method.personal(model.module, options) if method.personal else []
         self.personal = model.positions(own)  # places of the numbers that stay with a client
 
-        def layout(vectors: Sequence[Vector]) -> Layout:
-            return Layout(vectors, size, width, len(self.personal))
+        def layout(vectors: Sequence[Vector]) -> RowLayout:
+            return RowLayout(vectors, size, width, len(self.personal))
 
         self.memory, self.uploads = layout((*method.memory, *further)), layout(method.uploads)
         self.step_state = layout(method.step_state)
@@ -59,7 +59,7 @@ class ClientState:
         if method.personal and not (method.terms_see_personal and method.terms_see_personal(options)):
             self._shared = ~model.mask(own)[:size]
 
-    def begin(self, tasks: Sequence[Task], start: Tensor, lr: float, labels: Tensor) -> None:
+    def load(self, tasks: Sequence[Task], start: Tensor, lr: float, labels: Tensor) -> None:
         """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network.
 
         ``labels`` are those of all samples.
@@ -67,7 +67,7 @@ class ClientState:
         self.lr.fill_(lr)
         if self.last_gradient is not None:
             self.last_gradient.zero_()
-        self.carried.copy_(self.step_state.fresh(self.initial))
+        self.carried.copy_(self.step_state.initial_row(self.initial))
         count, classes = len(tasks), self.label_counts.shape[1]
         numbers = [(t.relative_size, t.memory is not None, t.took_part_last_round) for t in tasks]
         columns = torch.tensor(numbers, dtype=self.start.dtype).split(1, 1)
@@ -80,17 +80,17 @@ class ClientState:
             if classes:
                 self.label_counts[row] = torch.bincount(labels[task.rows], minlength=classes)
             if task.memory is None:
-                self.remembered[row] = self.memory.fresh(self.initial, task.initial())
+                self.remembered[row] = self.memory.initial_row(self.initial, task.initial())
             else:
                 self.remembered[row] = task.memory
                 if len(self.personal):
                     self.start[row, self.personal] = self.memory.split(self.remembered[row])["personal"]
         for name in self._models:  # whose difference to θ_t is zero at personal parameters, as steps are
             remembered = self.memory.split(self.remembered[:count])[name]
-            remembered.copy_(self.acting(remembered, self.anchor(count)))
+            remembered.copy_(self.where_shared(remembered, self.anchor(count)))
         self.model.values[:count] = self.start[:count]
 
-    def further(self, layout: Layout) -> int:
+    def further(self, layout: RowLayout) -> int:
         """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
         own = 0 if self._shared is None else int((~self._shared).sum())
         vectors = zip(layout.vectors, layout.sizes, strict=True)
@@ -104,7 +104,7 @@ class ClientState:
         """Return θ_t, as the first ``count`` clients received it, a view (count, P)."""
         return self.start[:count, : self.model.size]
 
-    def acting(self, new: Tensor, old: Tensor) -> Tensor:
+    def where_shared(self, new: Tensor, old: Tensor) -> Tensor:
         """Return new parameters, or a new gradient, as far as the method acts: the old at personal ones."""
         return new if self._shared is None else torch.where(self._shared, new, old)
 
@@ -112,7 +112,7 @@ class ClientState:
         """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared.to(vector.device)
 
-    def acting_vectors(self, vectors: Sequence[Vector], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def shared_vectors(self, vectors: Sequence[Vector], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the method's vectors by name, as far as they act; those that begin at a model are whole."""
         steps = {v.name for v in vectors if v.scope == "parameters" and v.start == "zero"}
         return {name: self.masked(value) if name in steps else value for name, value in named.items()}
@@ -131,7 +131,7 @@ class ClientState:
     def carry(self, changed: Mapping[str, Tensor], count: int) -> None:
         """Take over new step state (count, size) of the first clients, by name."""
         places = self.step_state.split(self.carried[:count])
-        for name, vectors in self.acting_vectors(self.step_state.vectors, changed).items():
+        for name, vectors in self.shared_vectors(self.step_state.vectors, changed).items():
             places[name].copy_(vectors)
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
@@ -152,7 +152,7 @@ class ClientState:
     ) -> Term:
         """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
         return Term(
-            self.acting(w, anchor), anchor, self.options, relative_size[0], self.lr,
+            self.where_shared(w, anchor), anchor, self.options, relative_size[0], self.lr,
             self.memory.split(remembered), self.broadcast.split(self.received), self._masks,
             took_part_last_round[0], first, label_counts, self.model.named,
         )  # fmt: skip

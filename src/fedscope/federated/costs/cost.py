@@ -19,7 +19,7 @@ SAMPLES = 2  # of a counted batch
 
 
 @dataclass(frozen=True)
-class Cost:
+class ClientCost:
     """Per client: multiply-accumulates of one step's forward passes per sample, scalars held, gradients."""
 
     multiply_accumulates: float
@@ -27,7 +27,7 @@ class Cost:
     gradients: int  # of the task loss, per step
 
 
-def cost(federation: Federation, draws: int = 32) -> Cost:
+def cost(federation: Federation, draws: int = 32) -> ClientCost:
     """Count the operations of one training step of the federation's method; its model is not changed.
 
     Convolutions, linear layers and the global average pool of every network that a step runs (Mendieta et
@@ -56,7 +56,7 @@ def cost(federation: Federation, draws: int = 32) -> Cost:
     with objective.tapping():
         total = sum(multiply_accumulates(partial(step, ascent)) for _ in range(repeats) for ascent in asked)
     model.load(kept)
-    return Cost(total / (repeats * SAMPLES), held * method.models_held(), len(asked))
+    return ClientCost(total / (repeats * SAMPLES), held * method.models_held(), len(asked))
 
 
 def points(method: Method, clients: ClientState) -> list[bool]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from fedscope.federated.costs.cost import Cost
+from fedscope.federated.costs.cost import ClientCost
 from fedscope.federated.methods import METHODS
 from fedscope.federated.methods.subnetworks import sides
 from fedscope.federated.record.options import Values
@@ -22,7 +22,7 @@ GRID = 2000  # widths, evenly spaced, that stand for all
 COUNTS = (1, 2, 3, 4)  # of GradAug's sub-networks
 
 
-def expected_costs(network: ResNet, projected: ResNet, channels: int, side: int) -> dict[str, Cost]:
+def expected_costs(network: ResNet, projected: ResNet, channels: int, side: int) -> dict[str, ClientCost]:
     """Return the cost of a step by method, on images (``channels``, ``side``, ``side``).
 
     ``projected`` is ``network`` with a head, on which MOON runs. GradAug stands once for each n = 1…4.
@@ -109,6 +109,6 @@ def _widths(options: Values) -> tuple[float, tuple[int, int]]:
     return float(options["gradaug.width"]), (fixed, int(options["gradaug.n"]) - fixed)
 
 
-def _row(method: str, network: ResNet, passes: float, note: str = "") -> tuple[str, Cost]:
+def _row(method: str, network: ResNet, passes: float, note: str = "") -> tuple[str, ClientCost]:
     held = parameter_count(network) - norm_affine(network)
-    return method + note, Cost(passes, held * METHODS[method].models_held(), 1)
+    return method + note, ClientCost(passes, held * METHODS[method].models_held(), 1)

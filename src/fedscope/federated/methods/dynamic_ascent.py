@@ -86,7 +86,7 @@ def local_ascent(gradient: Gradient, step: Stack) -> Tensor:
     return gradient(step.parameters + e, keep_buffers=step.options["sam.bn"] == "first")
 
 
-def sent(at: Sending) -> Tensor:
+def model_to_send(at: Sending) -> Tensor:
     """Return θ_t − ρ_t u/‖u‖, (P,)."""
     return (
         at.kept - uphill(at.state["gloss.u"][None], radius(at.options, "gloss.rho", at.state["gloss.t"]))[0]
@@ -165,7 +165,7 @@ FEDGLOSS = replace(
     ),
     gradient_at=local_ascent,
     server=global_server,
-    sends=sent,
+    sends=model_to_send,
     only_keeps="",
     server_state=(*FEDDYN.server_state, Vector("gloss.u"), Vector("gloss.t", "number")),
     broadcast=("gloss.t",),

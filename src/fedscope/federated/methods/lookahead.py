@@ -25,10 +25,10 @@ Rule = Callable[[ServerStep], tuple[Tensor, dict[str, Tensor]]]
 def ahead(prefix: str) -> Callable[[Sending], Tensor]:
     """Return what is sent, as a function: θ_t + λm."""
 
-    def sent(at: Sending) -> Tensor:
+    def model_to_send(at: Sending) -> Tensor:
         return at.kept + float(at.options[f"{prefix}.lambda"]) * at.state[f"{prefix}.m"]
 
-    return sent
+    return model_to_send
 
 
 def accelerated(prefix: str) -> Rule:

@@ -17,7 +17,7 @@ MOST = (100, 1000)  # samples of a batch: on a CPU few, whose activations stay i
 
 
 @dataclass(frozen=True)
-class Score:
+class EvaluationScore:
     """Mean loss and accuracy; where the data has domains, the unweighted means over them."""
 
     loss: float
@@ -31,7 +31,7 @@ class Score:
         return -self.loss if math.isnan(self.accuracy) else self.accuracy
 
     @classmethod
-    def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "Score":
+    def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "EvaluationScore":
         """Return the score from :func:`score_sums`; domains without a sample are left out.
 
         FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
@@ -46,7 +46,7 @@ class Score:
         return cls(loss, accuracy, by_domain, tuple((right / samples).tolist()))
 
 
-NOTHING = Score(math.nan, math.nan)
+NOTHING = EvaluationScore(math.nan, math.nan)
 """Of a model that is not evaluated."""
 
 

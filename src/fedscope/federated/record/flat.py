@@ -48,7 +48,7 @@ class _OwnKernel:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Where a tensor of the network lies in the flat vector."""
 
     start: int
@@ -98,7 +98,7 @@ class FlatModel:
         self.parameters.grad = self.gradient[0]
         places, start = {}, 0
         for key, tensor in floats.items():
-            places[key] = Place(start, tensor.shape, channels_last)
+            places[key] = TensorPlace(start, tensor.shape, channels_last)
             start += tensor.numel()
         self._ordered = list(places.values())
         named = [

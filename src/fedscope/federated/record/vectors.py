@@ -45,7 +45,7 @@ class Vector:
 TRAINED = Vector("trained", start="initial")  # the model that clients train, where an average is kept
 
 
-class Layout:
+class RowLayout:
     """Where each of ``vectors`` lies in a row, for a model of P parameters, P+Q values, some personal."""
 
     def __init__(self, vectors: Sequence[Vector], parameters: int, model: int, personal: int = 0):
@@ -63,7 +63,7 @@ class Layout:
         """Return the rows (count, width) that hold the vectors, each (count, size) in ``named``."""
         return torch.cat([named[name] for name in self.names], -1) if self.names else torch.zeros(count, 0)
 
-    def fresh(self, initial: Tensor, own: Tensor | None = None) -> Tensor:
+    def initial_row(self, initial: Tensor, own: Tensor | None = None) -> Tensor:
         """Return the row (width,) of a client or server that begins; the two models are (P+Q,)."""
         models = {"initial": initial, "own": initial if own is None else own.to(initial)}
         pieces = [

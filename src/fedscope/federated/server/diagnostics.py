@@ -11,9 +11,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe, Diagnostics
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.federated.client.observations import OWN
-from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Trained
 from fedscope.federated.server.run_files import finite
@@ -22,47 +22,47 @@ from fedscope.federated.server.weighted_scatter import pieces
 from fedscope.process import one_thread
 
 
-class Recorder:
+class DiagnosticsRecorder:
     """Records the rounds of a run, of which ``done`` are over; nothing of it is used in training."""
 
-    def __init__(self, dispatch: Dispatch, run: Run, done: int):
-        self._dispatch = dispatch
-        model = dispatch.model
+    def __init__(self, training: TrainingRound, run: RunFolder, done: int):
+        self._training = training
+        model = training.model
         self._statistics = model.positions(running_statistics(model)).cpu()
-        self._shared = None if bool(dispatch.shared.all()) else dispatch.shared
-        self._start = self._parameters(dispatch.origin).clone()
+        self._shared = None if bool(training.shared.all()) else training.shared
+        self._start = self._parameters(training.origin).clone()
         self._last_step: Tensor | None = None  # (shared,)
         if done and run.anchor(done).exists():
             before = self._read(run.anchor(done))
-            self._last_step = self._parameters(dispatch.origin) - self._parameters(before)
+            self._last_step = self._parameters(training.origin) - self._parameters(before)
 
-    def begin(self, clients: Sequence[int], weights: Sequence[float]) -> None:
+    def begin_round(self, clients: Sequence[int], weights: Sequence[float]) -> None:
         """Begin a round of ``clients``, with their weights in the server's mean."""
-        dispatch = self._dispatch
+        training = self._training
         self._row = {client: row for row, client in enumerate(clients)}
-        self._start.copy_(self._parameters(dispatch.origin))
+        self._start.copy_(self._parameters(training.origin))
         self._updates = ClientUpdates(clients, weights, self._start, self._shared, self._statistics)
-        width = dispatch.trainer.observed.values.shape[1]
+        width = training.trainer.observed.values.shape[1]
         self._observed = torch.zeros(len(clients), width, dtype=torch.float64)
         self._losses = torch.zeros(len(clients), dtype=torch.float64)
-        self._memory = dict.fromkeys(dispatch.clients.memory.names, 0.0)
+        self._memory = dict.fromkeys(training.clients.memory.names, 0.0)
 
     def add(self, stack: Sequence[int], trained: Trained) -> None:
         """Add what the clients of a stack sent."""
-        self._dispatch.clock.enter("diagnostics")
+        self._training.clock.switch_to("diagnostics")
         self._updates.add(stack, trained.values)
         rows = torch.tensor([self._row[client] for client in stack])
         self._observed[rows], self._losses[rows] = trained.observed, trained.loss
-        for name, vectors in self._dispatch.clients.memory.split(trained.memory).items():
+        for name, vectors in self._training.clients.memory.split(trained.memory).items():
             self._memory[name] += float(vector_norm(vectors, dim=1, dtype=torch.float64).sum())
-        self._dispatch.clock.enter("aggregation")
+        self._training.clock.switch_to("aggregation")
 
     def end(self, state: Mapping[str, Tensor]) -> None:
         """End the round, after which the server remembers ``state``, and the clients' next model is known."""
-        dispatch, count = self._dispatch, len(self._row)
-        dispatch.clock.enter("diagnostics")
+        training, count = self._training, len(self._row)
+        training.clock.switch_to("diagnostics")
         self._found = self._updates.record()
-        now, first = self._parameters(dispatch.origin), self._parameters(dispatch.clients.initial)
+        now, first = self._parameters(training.origin), self._parameters(training.clients.initial)
         last = self._last_step
         self._last_step = torch.empty_like(now) if last is None else last
         step, distance, before, along = way(now, self._start, first, last, self._last_step)
@@ -75,7 +75,7 @@ class Recorder:
             "state": {name: finite(float(vector.norm())) for name, vector in state.items()},
             "memory": {name: finite(total / count) for name, total in self._memory.items()},
         }
-        dispatch.clock.enter("aggregation")
+        training.clock.switch_to("aggregation")
 
     def record(self, class_accuracy: Sequence[float], curvature: CurvatureProbe | None) -> Diagnostics:
         """Return the round's record; ``class_accuracy`` is that of the evaluated model."""
@@ -96,9 +96,9 @@ class Recorder:
             "first_epoch": short(of["first_epoch"]),
             "last_epoch": short(self._losses),
         }
-        trainer = self._dispatch.trainer
+        trainer = self._training.trainer
         if trainer.clips:
-            found["clipped"] = total["clipped"] / sum(map(self._dispatch.local_steps, self._row))
+            found["clipped"] = total["clipped"] / sum(map(self._training.local_steps, self._row))
         if total["ascents"]:
             found["ascent"] = {name: finite(total[name] / total["ascents"]) for name in ("rise", "cosine")}
         if trainer.observed.noted:
@@ -110,7 +110,7 @@ class Recorder:
         return {name: {label: finite(next(means)) for label in labels} for name, labels in noted.items()}
 
     def _read(self, path: Path) -> Tensor:
-        model = self._dispatch.model
+        model = self._training.model
         kept, counters = model.values[0].clone(), model.counters.clone()
         model.load(load_checkpoint(path).state)
         found = model.values[0].clone()
@@ -119,7 +119,7 @@ class Recorder:
         return found
 
     def _parameters(self, values: Tensor) -> Tensor:
-        parameters = values[: self._dispatch.model.size].cpu()
+        parameters = values[: self._training.model.size].cpu()
         return parameters if self._shared is None else parameters[self._shared]
 
 

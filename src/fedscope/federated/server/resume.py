@@ -4,17 +4,17 @@ from importlib.metadata import version
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.verification.account import Account
 from fedscope.checkpoints.verification.claims import foreign_problem
 from fedscope.errors import UserError
-from fedscope.federated.parallel.dispatch import Dispatch
 from fedscope.federated.parallel.memory import Memory
+from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import remove
 
 
-def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Round]:
+def done_rounds(federation: Federation, run: RunFolder, training: TrainingRound) -> list[Round]:
     """Load the newest global model of the run; return the metrics up to it."""
     for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
         remove(leftover, below=run.root)
@@ -27,9 +27,9 @@ def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Ro
     problem = foreign_problem(newest.name, checkpoint.info, Account(run.manifest(), (), False))
     if problem:
         raise UserError(f"cannot resume {run.name!r}: {newest.name} {problem}; restore it from a copy")
-    dispatch.model.load(checkpoint.state)
-    dispatch.start.copy_(dispatch.model.values[0])
-    dispatch.counters.copy_(dispatch.model.counters)
+    training.model.load(checkpoint.state)
+    training.start.copy_(training.model.values[0])
+    training.counters.copy_(training.model.counters)
     if checkpoint.info.labels not in ((), federation.labels(checkpoint.info.round)):
         raise UserError(
             f"cannot resume {run.name!r}: its concepts shift otherwise under numpy {version('numpy')} "
@@ -45,7 +45,9 @@ def done_rounds(federation: Federation, run: Run, dispatch: Dispatch) -> list[Ro
     return metrics
 
 
-def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory, *, of_clients: bool) -> None:
+def check_remembered(
+    run: RunFolder, method: str, rounds: list[Round], memory: Memory, *, of_clients: bool
+) -> None:
     """Check that ``memory`` holds the state after ``rounds``, and with ``of_clients`` that of each client."""
     last = {client: one.round for one in rounds for client in one.clients}
     lost = [f"client {client}" for client in memory.lost(last)] if of_clients else []
@@ -58,7 +60,7 @@ def check_remembered(run: Run, method: str, rounds: list[Round], memory: Memory,
         )
 
 
-def _check_unbegun(run: Run) -> None:
+def _check_unbegun(run: RunFolder) -> None:
     """Refuse a run whose newest model is lost; one round may be recorded before there is any."""
     recorded = sum(1 for _ in run.each_round())
     if run.manifest().partial or run.is_finished or recorded > 1:

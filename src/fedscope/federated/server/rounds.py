@@ -10,17 +10,17 @@ then, so an interrupted run continues with the same bits.
 from collections.abc import Callable
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import Run
-from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.parallel.workers import Workers
-from fedscope.federated.server.one_round import Probe, Server
+from fedscope.federated.server.bookkeeper import Probe, RoundBookkeeper
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import move, remove
 
 
 def train(
     federation: Federation,
-    run: Run,
+    run: RunFolder,
     report: Callable[[Round], None],
     workers: Workers | None = None,
     *,
@@ -33,37 +33,37 @@ def train(
     that round, and can be continued at any time. A round that leaves the training loss or the model not
     finite is the last: its files are kept, and the manifest says that the run diverged.
     """
-    server = Server(federation, run, Dispatch(federation, workers or Workers()), probe)
+    bookkeeper = RoundBookkeeper(federation, run, TrainingRound(federation, workers or Workers()), probe)
     rounds = federation.settings.rounds
     if rounds > run.manifest().settings.rounds:
         run.extend(rounds)
-    server.dispatch.begin(rounds if server.diverged else len(server.metrics))
+    bookkeeper.training.share_progress(rounds if bookkeeper.diverged else len(bookkeeper.metrics))
     last = rounds if until is None else min(until, rounds)
-    for round in range(len(server.metrics) + 1, last + 1):
-        if server.diverged:
+    for round in range(len(bookkeeper.metrics) + 1, last + 1):
+        if bookkeeper.diverged:
             break
-        report(server.round(round, last=round == last))
-    if server.diverged:
-        run.write_manifest(run.manifest().model_copy(update={"diverged": len(server.metrics)}))
-        return server.metrics
-    if len(server.metrics) < rounds:
-        return server.metrics
+        report(bookkeeper.round(round, last=round == last))
+    if bookkeeper.diverged:
+        run.write_manifest(run.manifest().model_copy(update={"diverged": len(bookkeeper.metrics)}))
+        return bookkeeper.metrics
+    if len(bookkeeper.metrics) < rounds:
+        return bookkeeper.metrics
     if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
         move(run.last, run.final, below=run.root)
     remove(run.last, below=run.root, missing_ok=True)
-    return server.metrics
+    return bookkeeper.metrics
 
 
 def assist(workers: Workers, federation: Federation) -> None:
     """Do another worker's part of the run, until its last round."""
-    dispatch = Dispatch(federation, workers)
-    for round in range(dispatch.begin(0) + 1, federation.settings.rounds + 1):
-        for _ in dispatch.uploads(round, dispatch.enter(round), None):
+    training = TrainingRound(federation, workers)
+    for round in range(training.share_progress(0) + 1, federation.settings.rounds + 1):
+        for _ in training.uploads(round, training.prepare(round), None):
             raise AssertionError("only rank 0 sees uploads")
-        last = dispatch.share_model()
-        if dispatch.evaluates(round, last=last):
-            dispatch.evaluate({}, None)
-            dispatch.validate({}, None)
-        dispatch.peaks()
+        last = training.share_model()
+        if training.evaluates(round, last=last):
+            training.evaluate({}, None)
+            training.validate({}, None)
+        training.peaks()
         if last:
             break

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, Round
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.registry.rows import packed
-from fedscope.federated.parallel.dispatch import Dispatch
+from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.record.tasks import Trained
 from fedscope.federated.setup.federation import Federation
 from fedscope.storage import remove, remove_empty, write_bytes
@@ -25,8 +25,10 @@ Measured = Mapping[str, float | None]
 class RunFiles:
     """Writes the files of a run, on rank 0; ``rounds`` are those that are done."""
 
-    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, rounds: Sequence[Round]):
-        self.federation, self.run, self.dispatch = federation, run, dispatch
+    def __init__(
+        self, federation: Federation, run: RunFolder, training: TrainingRound, rounds: Sequence[Round]
+    ):
+        self.federation, self.run, self.training = federation, run, training
         # the round of each upload that is kept
         self._uploads = {client: one.round for one in rounds for client in one.clients}
         # of the newest round
@@ -37,12 +39,12 @@ class RunFiles:
         if not rounds:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
 
-    def begin(self, round: int) -> None:
+    def keep_start(self, round: int) -> None:
         """Keep the model and the rows that the clients of ``round`` start from."""
-        fresh, run = self.federation.fresh, self.run
-        rows = self.federation.stored(self.dispatch.rows) if fresh else None
+        fresh, run = self.federation.new_clients, self.run
+        rows = self.federation.stored(self.training.rows) if fresh else None
         if self.federation.settings.save_clients != "none":
-            self.dispatch.clock.enter("checkpointing")
+            self.training.clock.switch_to("checkpointing")
             info = self._info(round - 1, self._measured)
             if self.federation.method.sends_another:
                 info = info.model_copy(update={"average": "sent", "metrics": {}})
@@ -53,37 +55,37 @@ class RunFiles:
 
     def upload(self, round: int, client: int, values: Tensor, counters: Tensor, loss: float) -> None:
         """Keep a client's model (P+Q,) as its last, and under ``--save-clients all`` as that of the round."""
-        save, clock = self.federation.settings.save_clients, self.dispatch.clock
+        save, clock = self.federation.settings.save_clients, self.training.clock
         if save == "none":
             return
-        clock.enter("checkpointing")
+        clock.switch_to("checkpointing")
         info = self._info(round, {"train_loss": finite(loss)}, client)
-        state = self.dispatch.model.state_dict(values, counters)
+        state = self.training.model.state_dict(values, counters)
         save_checkpoint(self.run.client(client), state, info)
         if save == "all":
             save_checkpoint(self.run.client(client, round), state, info)
         self._uploads[client] = round
-        clock.enter("aggregation")
+        clock.switch_to("aggregation")
 
     def inside(self, round: int, stack: Sequence[int], trained: Trained) -> None:
         """Keep the models after local steps that ``--keep-steps`` asks for."""
-        dispatch = self.dispatch
-        kept = dispatch.kept.inside(round, stack, dispatch.local_steps)
+        training = self.training
+        kept = training.kept.inside(round, stack, training.local_steps)
         if kept:
-            dispatch.clock.enter("checkpointing")
+            training.clock.switch_to("checkpointing")
         for place, (client, step) in enumerate(kept):
-            state = dispatch.model.state_dict(trained.inside[place], trained.inside_counters[place])
+            state = training.model.state_dict(trained.inside[place], trained.inside_counters[place])
             info = self._info(round, {}, client).model_copy(update={"step": step})
             save_checkpoint(self.run.step(round, client, step), state, info)
         if kept:
-            dispatch.clock.enter("aggregation")
+            training.clock.switch_to("aggregation")
 
     def models(self, round: int, means: Models, measured: Measured, *, best: bool) -> None:
         """Keep the models after ``round``: the server's and the ``means`` (P+Q,)."""
         run, settings = self.run, self.federation.settings
         info, chosen = self._info(round, measured), settings.eval_model
         states = {"cld": self._server_state()}
-        states |= {n: self.dispatch.model.state_dict(v, self.dispatch.counters) for n, v in means.items()}
+        states |= {n: self.training.model.state_dict(v, self.training.counters) for n, v in means.items()}
 
         def about(name: str) -> CheckpointInfo:
             return info.model_copy(update={"average": name})
@@ -113,8 +115,8 @@ class RunFiles:
                 remove_empty(path.parent, below=self.run.root)
 
     def _server_state(self, *, sent: bool = False) -> dict[str, Tensor]:
-        values = self.dispatch.origin if sent else self.dispatch.start
-        return self.dispatch.model.state_dict(values, self.dispatch.counters)
+        values = self.training.origin if sent else self.training.start
+        return self.training.model.state_dict(values, self.training.counters)
 
     def _info(self, round: int, metrics: Measured, client: int | None = None) -> CheckpointInfo:
         return self.federation.info(self.run.name, round, dict(metrics), self.rows, client)

@@ -11,7 +11,7 @@ from fedscope.data.partition.shift import METRICS
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunSummary:
     """A run's rounds in the numbers of a table; accuracies are shares."""
 
     accuracy: float | None  # after the last round; None where the task has no classes
@@ -25,7 +25,7 @@ class Summary:
     loss: float | None = None  # of the test samples, after the last round
 
 
-def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
+def summary(settings: Settings, metrics: Sequence[Round]) -> RunSummary:
     """Return the summary of a run's rounds, in order."""
     accuracies = [math.nan if one.accuracy is None else one.accuracy for one in metrics]
     top, by_half = best(metrics), best(metrics[: settings.rounds // 2])
@@ -34,7 +34,7 @@ def summary(settings: Settings, metrics: Sequence[Round]) -> Summary:
     if settings.shift != "none":
         shifts = [place for place, one in enumerate(metrics) if one.shifted]
         shift = METRICS[settings.shift_metric](accuracies, shifts)
-    return Summary(
+    return RunSummary(
         accuracy=metrics[-1].accuracy,
         best_accuracy=top.accuracy if top else None,
         best_half_accuracy=by_half.accuracy if by_half else None,

@@ -20,7 +20,7 @@ from fedscope.checkpoints.file.schema import (
 )
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.method_code import method_code
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.rows import ClientRows, packed
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
@@ -66,7 +66,7 @@ class Federation:
         return ("cld",) if self.settings.eval_model == "cld" else ("cld", "sel", "all")
 
     @property
-    def fresh(self) -> bool:
+    def new_clients(self) -> bool:
         """Whether every round's clients are new ones."""
         return self.settings.partition in FRESH
 
@@ -103,7 +103,7 @@ class Federation:
 
     def rows_in(self, round: int) -> list[Tensor]:
         """Return each client's rows in ``round``, counted from 1."""
-        if not self.fresh or round == 1:
+        if not self.new_clients or round == 1:
             return self.rows
         device = self.settings.device
         rows = [held.to(device) for held in client_rows(self.settings, self.dataset, round=round)[0]]
@@ -136,7 +136,7 @@ class Federation:
             model=self.spec,
             data=self._data(),
             versions=versions(),
-            rows=None if self.fresh else self.stored(self.rows).spec,
+            rows=None if self.new_clients else self.stored(self.rows).spec,
             preset=preset,
             methods=self.codes,
             sends=self.method.sends_another,
@@ -186,7 +186,7 @@ def prepare(
     settings: Settings,
     given: dict[str, str],
     data_dir: Path | None = None,
-    run: Run | None = None,
+    run: RunFolder | None = None,
     *,
     choose_stack: bool = False,
 ) -> Federation:
@@ -224,17 +224,17 @@ def prepare(
 
 def open_run(
     federation: Federation,
-    registry: Registry,
+    registry: RunRegistry,
     name: str,
     *,
     resume: bool,
     preset: PresetUse | None = None,
-) -> Run:
+) -> RunFolder:
     """Register a new run, or with ``resume`` return the one of that name, which may get more rounds."""
     manifest = federation.describe(name, preset)
     if not resume:
         return registry.create(
-            manifest, None if federation.fresh else packed(federation.stored(federation.rows))
+            manifest, None if federation.new_clients else packed(federation.stored(federation.rows))
         )
     run = registry.run(name)
     check_continues(run.manifest(), manifest)

@@ -3,7 +3,7 @@
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.registry.rows import ClientRows, rows_spec, rows_trained_on
 from fedscope.data.loading.datasets import Dataset, Split, part
 from fedscope.data.partition.division import Divided, divided
@@ -11,7 +11,9 @@ from fedscope.data.partition.partition import FRESH
 from fedscope.errors import UserError
 
 
-def client_rows(settings: Settings, dataset: Dataset, run: Run | None = None, round: int = 1) -> Divided:
+def client_rows(
+    settings: Settings, dataset: Dataset, run: RunFolder | None = None, round: int = 1
+) -> Divided:
     """Return the clients' rows in ``round``, counted from 1: those that ``run`` stored, else drawn.
 
     New clients of every round are drawn in any case, as those of later rounds will be.

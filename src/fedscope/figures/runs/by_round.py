@@ -10,12 +10,19 @@ from fedscope.figures.intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.groups import Group, accuracy_line, rounds_of, spread_of
 from fedscope.figures.runs.lines import Line, Panel
-from fedscope.records.round_quantities import QUANTITIES, Family, Quantity
-from fedscope.records.run_curves import CURVATURE, Curvature, Pick, RunCurves, curvature_rounds, most_rounds
+from fedscope.records.round_quantities import QUANTITIES, Family, RoundQuantity
+from fedscope.records.run_curves import (
+    CURVATURE,
+    CurvatureEntry,
+    Pick,
+    RunCurves,
+    curvature_rounds,
+    most_rounds,
+)
 from fedscope.records.stability import stable_under
 
 Unit = Callable[[RunCurves, int], float]
-Rounds = Callable[[RunCurves], tuple[int, list[Curvature]]]
+Rounds = Callable[[RunCurves], tuple[int, list[CurvatureEntry]]]
 
 
 def curvature_figure(found: Sequence[Group], title: str) -> Figure:
@@ -50,7 +57,7 @@ def _server_line(group: Group) -> Line | None:
     return _mean_line(group, shared, [[(one.value, reach_of(one)) for one in row if one] for row in chosen])
 
 
-def _of_server(record: RunCurves) -> tuple[int, list[Curvature]]:
+def _of_server(record: RunCurves) -> tuple[int, list[CurvatureEntry]]:
     return most_rounds([one for one in record.curvature if one.preconditioned], record.at.average)
 
 
@@ -100,7 +107,7 @@ def _curvature_line(group: Group, pick: Pick, of: Unit) -> Line:
     return _mean_line(group, shared, rows)
 
 
-def _shared_rounds(measured: Sequence[Sequence[Curvature]]) -> list[int]:
+def _shared_rounds(measured: Sequence[Sequence[CurvatureEntry]]) -> list[int]:
     return sorted(set.intersection(*({one.round for one in rounds} for rounds in measured)))
 
 
@@ -150,7 +157,7 @@ def _why_none(record: RunCurves, kind: Family) -> str:
     return "train with --probe-curvature K" if kind == "probes" else "a run of an older fedscope has none"
 
 
-def _recorded_line(group: Group, quantity: Quantity) -> Line | None:
+def _recorded_line(group: Group, quantity: RoundQuantity) -> Line | None:
     """Return a quantity's mean over seeds in the rounds in which all have it; None where there is none.
 
     The band is the 95 % interval over seeds, of one seed the quantity's own where it has an error.

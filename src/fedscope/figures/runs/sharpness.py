@@ -18,7 +18,13 @@ from fedscope.figures.label_placement import text_size
 from fedscope.figures.runs.small_panels import COLUMNS, small_panels
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
-from fedscope.records.sharpness import Correlation, CorrelationRecord, Gap, Sharpness, SharpnessRecord
+from fedscope.records.sharpness import (
+    Correlation,
+    CorrelationRecord,
+    GeneralizationGap,
+    SharpnessEntry,
+    SharpnessRecord,
+)
 from fedscope.statistics.intervals import interval
 
 MOST = 24  # checkpoints of a figure
@@ -140,14 +146,14 @@ def _look(index: int, count: int) -> dict[str, Any]:
     return {"fmt": style.MARKERS[index], "color": style.method_colors(count)[index]}
 
 
-def _bars(one: Sharpness) -> list[list[float]] | None:
+def _bars(one: SharpnessEntry) -> list[list[float]] | None:
     ends = one.population_interval or one.interval
     if ends is None or not all(map(math.isfinite, ends)):
         return None
     return [[max(0.0, one.value - ends[0])], [max(0.0, ends[1] - one.value)]]
 
 
-def _gap_bar(gap: Gap, found: CorrelationRecord) -> float | None:
+def _gap_bar(gap: GeneralizationGap, found: CorrelationRecord) -> float | None:
     if found.against != "gap" or math.isnan(gap.stderr):
         return None
     return interval(0.0, gap.stderr, gap.dof)[1]

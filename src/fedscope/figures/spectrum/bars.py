@@ -16,7 +16,7 @@ from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.label_placement import text_size
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import CrossClientEntry
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian import HessianRecord
 
@@ -54,7 +54,7 @@ def checkpoint_bars(records: Sequence[HessianRecord], labels: Sequence[str]) -> 
     ]
 
 
-def client_bars(crossing: CrossClient) -> list[Bar]:
+def client_bars(crossing: CrossClientEntry) -> list[Bar]:
     """Return a bar per client of a comparison of clients; the trace's error is the probes'."""
     if not crossing.traces:
         raise UserError(

@@ -15,7 +15,7 @@ from fedscope.figures import style
 from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.cross_client import CrossClient
+from fedscope.records.cross_client import CrossClientEntry
 from fedscope.records.estimates import Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -33,7 +33,7 @@ TITLE_LINE, SMALL_LINE, UNDER_HEADER = 0.15, 0.115, 0.04
 
 
 def client_matrix_figure(
-    crossings: Sequence[CrossClient],
+    crossings: Sequence[CrossClientEntry],
     labels: Sequence[str],
     *,
     reading: Reading = "parameter",
@@ -87,7 +87,7 @@ def client_matrix_figure(
     return page.figure
 
 
-def _matrix(crossing: CrossClient, symbol: Symbol, reading: Reading, label: str) -> Grid:
+def _matrix(crossing: CrossClientEntry, symbol: Symbol, reading: Reading, label: str) -> Grid:
     found = crossing.matrix(symbol, reading)
     if found is None:
         raise UserError(
@@ -99,7 +99,7 @@ def _matrix(crossing: CrossClient, symbol: Symbol, reading: Reading, label: str)
     return grid
 
 
-def _mean(crossing: CrossClient, symbol: Symbol, reading: Reading) -> str:
+def _mean(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> str:
     estimate = crossing.mean(symbol, reading)
     pairs = "distinct pairs" if crossing.pairs == "distinct" else "all pairs with self-pairs"
     if estimate is None or not estimate.resolves(symbol):

@@ -16,7 +16,7 @@ from fedscope.figures import style
 from fedscope.figures.numbers import three_digits
 from fedscope.figures.spectrum.legend_above import page_with_legend
 from fedscope.records.entries import density_entry, finite
-from fedscope.records.hessian import Density
+from fedscope.records.hessian import DensityEntry
 
 if TYPE_CHECKING:
     from fedscope.landscape.spectral import results
@@ -28,7 +28,7 @@ Values = NDArray[np.float64]
 
 
 def density_figure(
-    densities: "Sequence[Density | results.Density]",
+    densities: "Sequence[DensityEntry | results.Density]",
     labels: Sequence[str] | None = None,
     *,
     lambda_max: Sequence[float] | None = None,
@@ -54,7 +54,8 @@ def density_figure(
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
     shown = [
-        one if isinstance(one, Density) else Density.read(finite(density_entry(one))) for one in densities
+        one if isinstance(one, DensityEntry) else DensityEntry.read(finite(density_entry(one)))
+        for one in densities
     ]
     labels = labels or [f"spectrum {number}" for number in range(1, len(shown) + 1)]
     draw = partial(draw_densities, densities=shown, labels=labels, lambda_max=lambda_max, x_scale=x_scale)
@@ -63,7 +64,7 @@ def density_figure(
 
 def draw_densities(
     axes: Axes,
-    densities: Sequence[Density],
+    densities: Sequence[DensityEntry],
     labels: Sequence[str],
     *,
     lambda_max: Sequence[float] | None = None,

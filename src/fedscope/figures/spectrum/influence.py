@@ -18,7 +18,7 @@ from fedscope.figures.intervals import reach
 from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.influence import percent
 from fedscope.figures.text.tables import effective_number
-from fedscope.records.influence import Group, Influence
+from fedscope.records.influence import GroupEntry, Influence
 from fedscope.statistics.concentration import LARGEST, cumulative_shares, top_share
 
 MOST_CURVES = 6
@@ -180,7 +180,7 @@ def _cut(text: str, room: float, size: float) -> str:
 
 
 def _draw_groups(
-    page: Page, groups: Sequence[Group], kind: str, *, left: float, top: float, heading: str
+    page: Page, groups: Sequence[GroupEntry], kind: str, *, left: float, top: float, heading: str
 ) -> None:
     shown = groups[:MOST_BARS]
     names = [(one.name or str(one.number)).replace("_", " ") for one in shown]

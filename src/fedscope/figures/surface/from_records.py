@@ -18,10 +18,10 @@ from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
 from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.figures.text.labels import in_subspace, titles
-from fedscope.records.landscape import Barrier, LandscapeRecord, Surface
+from fedscope.records.landscape import BarrierEntry, LandscapeRecord, SurfaceEntry
 
 
-def read_surface(record: Surface) -> RecordedSurface:
+def read_surface(record: SurfaceEntry) -> RecordedSurface:
     """Return the surface in a record as tensors."""
     return RecordedSurface(
         axes=tuple(RecordedAxis(axis.name, _tensor(axis.values)) for axis in record.axes),
@@ -106,7 +106,7 @@ def _ends(line: RecordedSurface) -> str:
     return f"{names[0]} → {names[-1]}" if len(names) > 1 else ""
 
 
-def _barrier(record: LandscapeRecord) -> Barrier | None:
+def _barrier(record: LandscapeRecord) -> BarrierEntry | None:
     found = record.barrier
     return None if found is None or math.isnan(found.height) or math.isnan(found.at) else found
 

@@ -29,7 +29,7 @@ from fedscope.figures.surface.shown import Mark, Surface
 from fedscope.figures.text.labels import shared_name
 
 if TYPE_CHECKING:
-    from fedscope.records.landscape import Barrier
+    from fedscope.records.landscape import BarrierEntry
 
 MOST_LINES = 10
 LOG_FROM = 30.0  # ratio of the largest to the smallest loss from which the axis is logarithmic
@@ -48,7 +48,7 @@ class _Line:
     values: dict[str, Grid]  # by metric
     reach: Grid | None  # half of the 95 % interval of the loss over samples
     marks: tuple[Mark, ...]
-    barrier: Barrier | None
+    barrier: BarrierEntry | None
     look: dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def profile_figure(
     surfaces: Sequence[Surface],
     labels: Sequence[str],
     *,
-    barriers: Sequence[Barrier | None] | None = None,
+    barriers: Sequence[BarrierEntry | None] | None = None,
     metrics: Sequence[str] | None = None,
     title: str = "",
     caption: str = "",
@@ -93,7 +93,9 @@ def draw_profile(axes: Axes, surface: Surface, label: str, *, metric: str = "los
     axes.set_xlabel(style.typeset(line.axis))
 
 
-def _line(surface: Surface, label: str, barrier: Barrier | None, names: Sequence[str], index: int) -> _Line:
+def _line(
+    surface: Surface, label: str, barrier: BarrierEntry | None, names: Sequence[str], index: int
+) -> _Line:
     if len(surface.axes) != 1:
         raise UserError(f"'{label}' is a plane and no profile: draw planes and profiles apart")
     check_axis(surface.axes[0], label)

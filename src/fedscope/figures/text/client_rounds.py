@@ -10,7 +10,7 @@ from fedscope.figures.text.tables import Table
 from fedscope.records.client_means import Side, Term, aligned, cost, gap
 from fedscope.records.clients import QUANTITIES, SYMBOLS, Amount, ClientsRecord
 from fedscope.records.estimates import SYMBOLS as OF_DIAGONALS
-from fedscope.records.estimates import Estimate, Symbol
+from fedscope.records.estimates import EstimateEntry, Symbol
 
 RoundsKind = Literal["gap", "alignment", "drift", "diagonals"]
 ROUNDS_KINDS: tuple[RoundsKind, ...] = get_args(RoundsKind)
@@ -24,7 +24,7 @@ NUMBERS: Mapping[Literal["rayleigh", "share"], str] = {
     "rayleigh": "curvature along Δ",
     "share": "share in top space",
 }
-Number = Amount | Estimate
+Number = Amount | EstimateEntry
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def rounds_tables(records: Sequence[ClientsRecord]) -> Iterator[Table]:
 
 
 def _text(number: Number | None) -> str:
-    if isinstance(number, Estimate):
+    if isinstance(number, EstimateEntry):
         return estimate_text(number)
     return amount_text(number)
 
@@ -101,7 +101,7 @@ def _diagonals() -> Iterator[Curve]:
         yield Curve(symbol, "", partial(_mean, symbol), main=True)
 
 
-def _mean(symbol: Symbol, record: ClientsRecord) -> Estimate | None:
+def _mean(symbol: Symbol, record: ClientsRecord) -> EstimateEntry | None:
     return record.cross_client.mean(symbol, "parameter") if record.cross_client else None
 
 

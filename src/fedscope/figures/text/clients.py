@@ -7,19 +7,19 @@ from dataclasses import replace
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, OVER_PAIRS, Table, departures
-from fedscope.records.client_paths import AllBarriers, Critical, CriticalStep, Noise
+from fedscope.records.client_paths import AllBarriers, Critical, CriticalStepEntry, Noise
 from fedscope.records.clients import (
     SYMBOLS,
-    Alignment,
+    AlignmentEntry,
     Amount,
-    Averaging,
+    AveragingEntry,
     ClientsRecord,
     Function,
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client import READINGS, CrossClient
-from fedscope.records.estimates import Estimate
+from fedscope.records.cross_client import READINGS, CrossClientEntry
+from fedscope.records.estimates import EstimateEntry
 from fedscope.statistics.resolution import UNRESOLVED
 
 MEANS = "Σ p_k over the clients; ± one standard error of samples and probes together"
@@ -115,7 +115,7 @@ def _gaps(record: ClientsRecord) -> Table:
     return Table("Flatness gaps", columns, tuple(rows), notes)
 
 
-def _alignment(found: Alignment) -> Table:
+def _alignment(found: AlignmentEntry) -> Table:
     rows = [
         (name, amount_text(one.rayleigh), amount_text(one.share))
         for name, one in (("own", found.own), ("global", found.overall))
@@ -128,7 +128,7 @@ def _alignment(found: Alignment) -> Table:
     return Table("Updates and curvature", columns, tuple(rows), (*notes, *_close(found.k, found.separation)))
 
 
-def _averaging(found: Averaging) -> Table:
+def _averaging(found: AveragingEntry) -> Table:
     rows = [
         (
             name,
@@ -174,7 +174,7 @@ def _close(k: int, separation: float) -> list[str]:
     ]
 
 
-def _diagonals(cross: CrossClient) -> Table:
+def _diagonals(cross: CrossClientEntry) -> Table:
     names = [name for name in OVER_PAIRS if getattr(cross, name)]
     rows = []
     for reading in READINGS:
@@ -185,7 +185,7 @@ def _diagonals(cross: CrossClient) -> Table:
     return Table("Hessian diagonals", ("diagonal", *(OVER_PAIRS[name] for name in names)), tuple(rows), ())
 
 
-def estimate_text(one: Estimate) -> str:
+def estimate_text(one: EstimateEntry) -> str:
     """Return an estimate with its error; "unresolved" where it says nothing."""
     return UNRESOLVED if one.resolved is False else format_estimate(one.value, one.stderr)
 
@@ -216,7 +216,7 @@ def _critical(record: ClientsRecord, found: Critical) -> Table:
     return Table("Critical steps", ("along", "step", "‖Δ‖"), tuple(rows), notes)
 
 
-def _step(one: CriticalStep) -> str:
+def _step(one: CriticalStepEntry) -> str:
     if one.rises_at_once:
         return "0: F rises at once"
     if math.isnan(one.step) and not one.never_rises:

@@ -6,7 +6,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, Table, effective_number
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.influence import Group, Influence, Influential
+from fedscope.records.influence import GroupEntry, Influence, Influential
 
 MOST_GROUPS = 5  # classes or clients in a table
 SMALLEST, LARGEST = 0.001, 1000.0  # per cent that are written out in three digits
@@ -69,7 +69,7 @@ def _samples(found: Influence) -> tuple[tuple[str, ...], tuple[tuple[str, ...], 
     return tuple(columns), tuple(tuple(cells[name](one) for name in columns) for one in found.largest)
 
 
-def _groups(title: str, kind: str, groups: Sequence[Group]) -> Table:
+def _groups(title: str, kind: str, groups: Sequence[GroupEntry]) -> Table:
     shown, others = groups[:MOST_GROUPS], groups[MOST_GROUPS:]
     rows = tuple(
         (

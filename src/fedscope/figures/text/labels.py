@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the names of axes are asked for without any record
-    from fedscope.records.hessian import Checkpoint, HessianRecord
+    from fedscope.records.hessian import CheckpointEntry, HessianRecord
     from fedscope.records.landscape import LandscapeRecord
     from fedscope.records.sharpness import SharpnessRecord
 
@@ -44,7 +44,7 @@ def data_name(dataset: str) -> str:
     return PRINTED_DATA.get(dataset, dataset)
 
 
-def label(checkpoint: Checkpoint) -> str:
+def label(checkpoint: CheckpointEntry) -> str:
     """Return ``RUN@ROUND``, ``RUN@clientK (round R)``, ``RUN@all (round R)``; or a state_dict's file name.
 
     A client's model inside its training is ``RUN@ROUND:clientK:stepS``. One that was sent is

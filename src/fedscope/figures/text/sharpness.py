@@ -9,7 +9,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
 from fedscope.figures.text.verdicts import UNDECIDED, stated
-from fedscope.records.sharpness import Correlation, Gap, Sharpness, SharpnessRecord
+from fedscope.records.sharpness import Correlation, GeneralizationGap, SharpnessEntry, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
     "sam": "SAM step",
@@ -77,7 +77,7 @@ def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
     )
 
 
-def _gap_rows(gaps: Sequence[Gap | None]) -> list[tuple[str, ...]]:
+def _gap_rows(gaps: Sequence[GeneralizationGap | None]) -> list[tuple[str, ...]]:
     if not any(gaps):
         return []
     losses = [format_estimate(gap.loss, gap.stderr) if gap else ABSENT for gap in gaps]
@@ -85,14 +85,14 @@ def _gap_rows(gaps: Sequence[Gap | None]) -> list[tuple[str, ...]]:
     return [(GAPS["gap"], "", *losses), (GAPS["accuracy"], "", *drops)]
 
 
-def _settings(one: Sharpness) -> str:
+def _settings(one: SharpnessEntry) -> str:
     found = [f"{symbol} {one.settings[name]}" for name, symbol in _SHOWN.items() if name in one.settings]
     if one.settings.get("normalize_logits"):
         found.append("normalised logits")
     return ", ".join(found)
 
 
-def _cell(one: Sharpness | None) -> str:
+def _cell(one: SharpnessEntry | None) -> str:
     if one is None:
         return ABSENT
     if _is_unbounded(one):
@@ -100,12 +100,12 @@ def _cell(one: Sharpness | None) -> str:
     return format_estimate(one.value, one.stderr_draws, one.stderr_data)
 
 
-def _is_unbounded(one: Sharpness) -> bool:
+def _is_unbounded(one: SharpnessEntry) -> bool:
     """Say whether no noise that was tried costs the target: σ is finite or infinite, which is null."""
     return one.name in ("pac_bayes", "adaptive_pac_bayes") and math.isnan(one.value)
 
 
-def _cost(one: Sharpness) -> str:
+def _cost(one: SharpnessEntry) -> str:
     counts = ((one.forwards, "forward"), (one.gradients, "gradient"), (one.products, "product"))
     return ", ".join(f"{count} {kind}{'s' * (count != 1)}" for count, kind in counts if count) or ABSENT
 

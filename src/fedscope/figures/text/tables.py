@@ -12,9 +12,9 @@ from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.records.cross_client import READINGS, CrossClient
-from fedscope.records.estimates import Estimate, MeanSymbol
-from fedscope.records.hessian import HessianRecord, Problem
+from fedscope.records.cross_client import READINGS, CrossClientEntry
+from fedscope.records.estimates import EstimateEntry, MeanSymbol
+from fedscope.records.hessian import HessianRecord, ProblemEntry
 from fedscope.statistics.resolution import UNRESOLVED
 
 NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.numbers.format_estimate` writes it
@@ -95,7 +95,7 @@ TITLES = {
 }
 
 
-def _means(crossed: Sequence[CrossClient]) -> list[tuple[MeanSymbol, Reading]]:
+def _means(crossed: Sequence[CrossClientEntry]) -> list[tuple[MeanSymbol, Reading]]:
     """Return which means over pairs of clients have a column: scale-free H_N only where a record has it."""
     known = [name for name in OVER_PAIRS if any(getattr(cross, name) for cross in crossed)]
     return [(symbol, reading) for symbol in known for reading in READINGS]
@@ -138,11 +138,11 @@ def all_rows(record: HessianRecord) -> str | None:
     return f"of all rows that the clients hold, ± the samples too: {said}"
 
 
-def _relations(cross: CrossClient | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
+def _relations(cross: CrossClientEntry | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
     return [_relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in means]
 
 
-def _relation(mean: Estimate | None, symbol: MeanSymbol) -> str:
+def _relation(mean: EstimateEntry | None, symbol: MeanSymbol) -> str:
     if mean is None:
         return ABSENT
     return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
@@ -197,12 +197,12 @@ def _notes(
     return [*departures(record.problem for record in records), *notes, *dict.fromkeys(map(_pairs, crossed))]
 
 
-def departures(problems: Iterable[Problem]) -> list[str]:
+def departures(problems: Iterable[ProblemEntry]) -> list[str]:
     """Return a note for each thing that was measured in the place of the loss's own derivatives."""
     return list(dict.fromkeys(problem.departs for problem in problems if problem.departs))
 
 
-def _pairs(cross: CrossClient) -> str:
+def _pairs(cross: CrossClientEntry) -> str:
     meaning = (
         "distinct pairs" if cross.pairs == "distinct" else "all pairs, each client with itself included,"
     )

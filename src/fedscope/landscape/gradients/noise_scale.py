@@ -145,7 +145,7 @@ def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: 
 
 
 @dataclass(frozen=True)
-class _Moments:
+class _GradientMoments:
     """Unbiased inner products U (…, K, K) and traces t (…, K)."""
 
     inner: Tensor
@@ -191,13 +191,13 @@ def gradient_noise_of(
     )
 
 
-def _moments(products: Sequence[BatchProducts]) -> _Moments:
+def _moments(products: Sequence[BatchProducts]) -> _GradientMoments:
     inner = torch.stack([one.sizes @ one.onto / one.sizes.sum() for one in products])
     inner = (inner + inner.T) / 2
     traces = torch.stack([_trace(one, inner[k, k]) for k, one in enumerate(products)])
     for k, one in enumerate(products):
         inner[k, k] -= one.finite * traces[k] / one.sizes.sum() if one.finite else 0
-    return _Moments(inner, traces)
+    return _GradientMoments(inner, traces)
 
 
 def _trace(one: BatchProducts, square: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ def _trace(one: BatchProducts, square: Tensor) -> Tensor:
     return ((one.sizes @ one.squares) - one.sizes.sum() * square) / (len(one.sizes) - 1)
 
 
-def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor) -> Tensor:
+def _moved(products: Sequence[BatchProducts], whole: _GradientMoments, k: int, p: Tensor) -> Tensor:
     """Return each of client k's batches' part of the numbers' errors, (B, S): their squares add up."""
     one, numbers = products[k], whole.numbers(p)
     count, total = len(one.sizes), one.sizes.sum()
@@ -225,7 +225,7 @@ def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor
     inner, every = whole.inner.repeat(count, 1, 1), whole.traces.repeat(count, 1)
     inner[:, k], inner[:, :, k] = rows, rows
     every[:, k] = traces
-    without, odds = _Moments(inner, every).numbers(p), 1 / w - 1
+    without, odds = _GradientMoments(inner, every).numbers(p), 1 / w - 1
     pseudo = numbers / w[:, None] - odds[:, None] * without  # as in statistics.intervals.deleted
     mean = count * numbers - left @ without
     scaled: Tensor = (pseudo - mean) * factors.sqrt() / (odds * count).sqrt()[:, None]
@@ -235,7 +235,7 @@ def _moved(products: Sequence[BatchProducts], whole: _Moments, k: int, p: Tensor
 def _added(products: Sequence[BatchProducts], traces: Tensor, p: Tensor) -> Tensor:
     """Return what noise adds to the numbers (S,) where they are formed of the ĝ_k as they are."""
     noise = torch.stack([one.finite * t / one.sizes.sum() for one, t in zip(products, traces, strict=True)])
-    return _Moments(noise.diag(), torch.zeros_like(noise)).numbers(p)
+    return _GradientMoments(noise.diag(), torch.zeros_like(noise)).numbers(p)
 
 
 def _quadratic(products: Sequence[BatchProducts], p: Tensor) -> Tensor:

@@ -18,7 +18,12 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
 from fedscope.landscape.heterogeneity.populations import PROBES, Parts, client_parts, of_populations
 from fedscope.landscape.heterogeneity.results import CrossClient
-from fedscope.landscape.heterogeneity.similarity import Comparison, compare, first_equal, relative_reach
+from fedscope.landscape.heterogeneity.similarity import (
+    DiagonalSimilarity,
+    compare,
+    first_equal,
+    relative_reach,
+)
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import seed_of
@@ -127,7 +132,7 @@ def cross_client(
 
 def _result(
     tally: ClientDiagonals,
-    found: Mapping[Reading, Comparison],
+    found: Mapping[Reading, DiagonalSimilarity],
     parts: Mapping[Reading, Sequence[Parts]],
     pairs: Pairs,
     *,
@@ -163,11 +168,11 @@ def _trace(groups: Tensor) -> Estimate:
     return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
 
 
-def _compared(clients: ClientDiagonals, pairs: Pairs) -> dict[Reading, Comparison]:
+def _compared(clients: ClientDiagonals, pairs: Pairs) -> dict[Reading, DiagonalSimilarity]:
     return {"tensor": compare(clients.tensor, pairs), "parameter": compare(clients.parameter, pairs)}
 
 
-def _reach(found: Comparison) -> float:
+def _reach(found: DiagonalSimilarity) -> float:
     return max(relative_reach(one) if one.resolved else math.inf for one in (found.H_N, found.H_D))
 
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from fedscope.choices import Pairs, Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.similarity import (
-    Comparison,
+    DiagonalSimilarity,
     average,
     cosine_estimate,
     mean_gap,
@@ -116,7 +116,7 @@ def client_parts(
 
 
 def of_populations(
-    found: Comparison, parts: Sequence[Parts], pairs: Pairs
+    found: DiagonalSimilarity, parts: Sequence[Parts], pairs: Pairs
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Return H_N, scale-free H_N and H_D of the populations, with errors over probes and samples together.
 
@@ -164,7 +164,7 @@ def _of_gaps(variances: Tensor) -> Tensor:
     return (variances[:, None] + variances).fill_diagonal_(0)
 
 
-def _mean_cosine(found: Comparison, parts: Sequence[Parts], inner: Tensor, pairs: Pairs) -> Estimate:
+def _mean_cosine(found: DiagonalSimilarity, parts: Sequence[Parts], inner: Tensor, pairs: Pairs) -> Estimate:
     """Return H_D of the populations from their inner products, by the jackknife over each client's parts."""
     (_, cosines), (_, plain) = relations(inner), relations(found.inner)
     mean, errors = average(cosines, pairs), [(found.H_D.stderr, found.H_D.dof)]

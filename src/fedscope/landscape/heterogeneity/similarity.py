@@ -42,7 +42,7 @@ _CHUNK = 1 << 22  # float64 numbers converted at a time
 
 
 @dataclass(frozen=True)
-class Comparison:
+class DiagonalSimilarity:
     """H_N and H_D of one kind of diagonal."""
 
     H_N: Estimate
@@ -60,7 +60,7 @@ class Comparison:
     logs_spread: Tensor  # (K, K) float64: of the logs' differences
 
 
-def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Comparison:
+def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> DiagonalSimilarity:
     """Compare K clients by their (G, n) means over groups of probes that all clients share.
 
     One group is taken as exact, or without an error known if not ``sure``. Equal clients give exactly
@@ -92,7 +92,7 @@ def compare(rows: list[Tensor], pairs: Pairs, *, sure: bool = True) -> Compariso
     most = _most_of_pairs(squared_norms)
     cosine_errors = of_pairs(jackknife_variance(left_cosines).sqrt())
     average_error = jackknife_variance(average(of_pairs(left_cosines), pairs)).sqrt()
-    return Comparison(
+    return DiagonalSimilarity(
         H_N=mean_gap(squared, gaps, spread, [(spread, dof)], pairs, float(most.max())),
         H_N_scale_free=mean_gap(relative, logs[:, None] - logs, logs_spread, [(logs_spread, dof)], pairs),
         H_D=cosine_estimate(float(average(cosines, pairs)), float(average_error), dof),
@@ -118,7 +118,7 @@ def relative_reach(estimate: Estimate) -> float:
     return reach / abs(estimate.value) if estimate.value and math.isfinite(reach) else math.inf
 
 
-def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> Comparison:
+def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> DiagonalSimilarity:
     """Compare diagonals that are taken as they are, all with the same error: 0, or NaN for one not known."""
     (norms, cosines), squares = relations(inner), inner.diagonal()
     errors = torch.full_like(cosines, stderr)
@@ -127,7 +127,7 @@ def _plain(inner: Tensor, pairs: Pairs, stderr: float) -> Comparison:
     gaps, logs = (norms[:, None] - norms) ** 2, norms.log()
     relative_gaps, *_ = relative(logs[:, None] - logs)
     spread = torch.full_like(inner, stderr**2)
-    return Comparison(
+    return DiagonalSimilarity(
         H_N=Estimate(float(average(gaps, pairs)), stderr, low=0, high=float(most.max())),
         H_N_scale_free=Estimate(float(average(relative_gaps, pairs)), stderr, low=0),
         H_D=cosine_estimate(float(average(cosines, pairs)), stderr, math.inf),

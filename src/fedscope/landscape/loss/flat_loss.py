@@ -18,7 +18,7 @@ from fedscope.landscape.loss.checks import check_closed, close, largest, once_di
 from fedscope.landscape.loss.copies import check_made
 from fedscope.landscape.loss.derivatives import WrittenOut, joined, padding, prepare_forward_mode, pulled
 from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
-from fedscope.landscape.loss.forms import Form, Trial, fastest
+from fedscope.landscape.loss.forms import Form, FormOutput, fastest
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
@@ -145,7 +145,7 @@ class FlatLoss:
         check_closed(loss, self.parameters)
         return loss
 
-    def _attempt(self, inputs: Tree, targets: Tree) -> Trial:
+    def _attempt(self, inputs: Tree, targets: Tree) -> FormOutput:
         outputs = self.outputs(inputs)
         loss = self.of(outputs, targets)
         numbers = flat((outputs, loss)).detach()
@@ -154,8 +154,8 @@ class FlatLoss:
             along = self.split(signs(self.center))
             product = joined(pulled(gradients, self.parameters, along))
         except RuntimeError:  # an operation without a derivative; who needs one says which
-            return Trial(numbers, None)
-        return Trial(numbers, None if once_differentiable(gradients) else product)
+            return FormOutput(numbers, None)
+        return FormOutput(numbers, None if once_differentiable(gradients) else product)
 
     @property
     def writes(self) -> bool:

@@ -37,14 +37,14 @@ PLAIN = Form(fast=False)
 
 
 @dataclass(frozen=True)
-class Trial:
+class FormOutput:
     """What a network gives on a few samples."""
 
     numbers: Tensor  # outputs and loss, as one vector
     product: Tensor | None  # (n,): of the Hessian with some vector; None: PyTorch has none
 
 
-def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Trial]) -> Form:
+def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], FormOutput]) -> Form:
     """Leave a network in the fastest form that is the same network, and say which that is.
 
     Args:
@@ -67,7 +67,7 @@ def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Tr
     return Form(fast=False, reason=why)
 
 
-def _difference(plain: Trial, other: Trial) -> str:
+def _difference(plain: FormOutput, other: FormOutput) -> str:
     """Return in what a form differs from the plain one."""
     if not close(plain.numbers, other.numbers, plain.numbers.dtype):
         return "its outputs would differ"

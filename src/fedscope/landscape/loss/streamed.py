@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.loss.trees import Tree, joined, leaves, some
-from fedscope.own_rows import Rows
+from fedscope.own_rows import DatasetRows
 
 Batch = tuple[Tree, Tree]
 HELD = 256 << 20  # bytes up to which a data set is read once and kept
@@ -65,7 +65,7 @@ class Streamed(Sequence[Batch]):
         return Streamed(lambda rows: function(read(rows)), self.parts)
 
 
-def streamed(rows: Rows, checked: Callable[[Batch], Batch]) -> Sequence[Batch]:
+def streamed(rows: DatasetRows, checked: Callable[[Batch], Batch]) -> Sequence[Batch]:
     """Return the batches of a data set's rows.
 
     Up to 256 MiB, and rows that are another thing each time they are read (augmented ones), are read once and

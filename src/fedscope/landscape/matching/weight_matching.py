@@ -88,7 +88,7 @@ def match_weights(
         found.check(state)
         if not all(bool(state[name].isfinite().all()) for name in names):
             raise UserError("a weight is not finite, so that nothing is nearest to it; take an earlier round")
-    search = _Search(
+    search = _MatchSearch(
         found, *({name: s[name].detach().double().cpu() for name in names} for s in (reference, other))
     )
     start = search.inner(search.still)
@@ -117,7 +117,7 @@ def match_weights(
     )
 
 
-class _Search:
+class _MatchSearch:
     """Two networks' parameters, and sums of products of one's with the other's permuted."""
 
     def __init__(self, symmetry: Symmetry, one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> None:

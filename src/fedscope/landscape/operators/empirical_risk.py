@@ -21,7 +21,7 @@ from fedscope.landscape.loss.trees import Tree, octets
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.graph_cache import Graph, Graphs, Plan
+from fedscope.landscape.operators.graph_cache import Graph, GraphPlan, Graphs
 from fedscope.landscape.operators.products.definition import Definition, compared
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.operators.products.graphs import difference, joined, prepared
@@ -137,7 +137,7 @@ class LossOperator(BatchMean):
         return self._departs or ""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> GraphPlan:
         """How the products are computed."""
         return self._graphs().plan
 

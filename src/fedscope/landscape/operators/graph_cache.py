@@ -38,7 +38,7 @@ _OF_GPU = 8  # an accelerator's graph takes at most one part in so many of its m
 
 
 @dataclass(frozen=True)
-class Plan:
+class GraphPlan:
     """How products are computed: printed, it says so in one line."""
 
     microbatch: int  # samples of the largest graph
@@ -57,7 +57,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Cost:
+class GraphBytes:
     """The bytes of a graph of so many samples, on a device of so much memory of its own (0: a CPU)."""
 
     fixed: float
@@ -122,7 +122,7 @@ class Graphs:
         self,
         build: Build,
         batches: Batches,
-        size: Cost,
+        size: GraphBytes,
         *,
         most: int,
         memory: int | None,
@@ -144,7 +144,7 @@ class Graphs:
         if memory is None:  # of what is read again in every pass no graph is kept
             memory = max(sizes) if batches.is_streamed else _free(next(leaves(batches[0])).device)
         budget = memory
-        self.plan = Plan(
+        self.plan = GraphPlan(
             max(counts),
             len(sizes),
             _kept(sizes, budget) if keep else 0,

@@ -35,7 +35,7 @@ _MOST = 1 << 36  # bytes of a file
 
 
 @dataclass
-class Room:
+class JournalSpace:
     """Disk space left to all journals together."""
 
     left: int = 8 << 30  # bytes
@@ -56,11 +56,11 @@ class Journaled(Wrapper):
     """
 
     def __init__(
-        self, base: Operator, folder: Path, *, below: Path | None = None, room: Room | None = None
+        self, base: Operator, folder: Path, *, below: Path | None = None, room: JournalSpace | None = None
     ) -> None:
         super().__init__(base)
         self._folder, self._below = folder, below
-        self._room = room or Room()
+        self._room = room or JournalSpace()
         self.computed = self.found = 0
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:

@@ -68,7 +68,11 @@ def diagonal(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     by_group = torch.empty(groups, op.shape[0], dtype=torch.float64, device=op.device)
-    element, block, tally = _Moments(), _Moments(), TraceTally(op, known, signs=sampler is rademacher)
+    element, block, tally = (
+        _RunningMoments(),
+        _RunningMoments(),
+        TraceTally(op, known, signs=sampler is rademacher),
+    )
     exactly = known.diagonal() if known else torch.zeros((), dtype=torch.float64, device=op.device)
     for z, product in probe_products(remainder(op, known), vectors, probes, by_batch=by_batch):
         sample = (z.double() * product.vector).add_(exactly)
@@ -191,7 +195,7 @@ def _add_to_mean(mean: Tensor, sample: Tensor, count: int) -> None:
         mean.add_(sample.sub_(mean).div_(count))
 
 
-class _Moments:
+class _RunningMoments:
     """Element-wise running mean and sum of squared deviations (Welford 1962): exact for constants."""
 
     def __init__(self) -> None:

@@ -100,7 +100,7 @@ def top_eigenpairs(
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
     seed = generator.initial_seed()
-    search = _Search(op, wanted, tol, generator, budget, rows, storage, progress)
+    search = _EigenSearch(op, wanted, tol, generator, budget, rows, storage, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
     if found is None:
         return _undefined(op, pairs, search.spent, seed)
@@ -112,7 +112,7 @@ def top_eigenpairs(
     return told_by_sample(op, found) if by_sample else found
 
 
-class _Search:
+class _EigenSearch:
     """The products that are taken, and what they tell."""
 
     def __init__(

@@ -97,7 +97,7 @@ def trace(
     seed = generator.initial_seed()
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)
-    run = _Run(
+    run = _TraceRun(
         op, vectors, tally, block, lambda done: progress(done, probes, tally.text) if progress else None
     )
     if probes is not None:
@@ -130,7 +130,7 @@ def _probed(taken: Sequence[tuple[Tensor, Product]], known: Subspace | None) -> 
     )
 
 
-class _Run:
+class _TraceRun:
     """Takes probes and Krylov steps, and adds them to the tally."""
 
     def __init__(

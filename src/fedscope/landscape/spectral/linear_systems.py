@@ -82,7 +82,7 @@ def solve(
         raise UserError(f"rtol is {rtol} and max_matvecs {max_matvecs}; give 0 < rtol < 1 and 2 or more")
     damped = op.damped(damping) if damping else op
     wanted = b.to(op.device, torch.float64)
-    run = _Run(damped, rtol * float(wanted.norm()), max_matvecs, method, progress)
+    run = _SolveRun(damped, rtol * float(wanted.norm()), max_matvecs, method, progress)
     x, residual = run.solved(wanted)
     return Solution(
         x=x,
@@ -96,7 +96,7 @@ def solve(
     )
 
 
-class _Run:
+class _SolveRun:
     """Products that are counted, and the starts of an iteration until the true residual is small enough."""
 
     def __init__(

@@ -30,7 +30,7 @@ Metrics = Mapping[str, Metric] | Iterable[str | Metric]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MetricMean:
     """A mean over all samples and its standard error, NaN where it could not be formed."""
 
     value: float
@@ -95,7 +95,7 @@ class Metering:
         self.names = ("loss", *self._metrics)
 
     @torch.inference_mode()
-    def __call__(self, outputs: Sequence[Any]) -> list[Measured]:
+    def __call__(self, outputs: Sequence[Any]) -> list[MetricMean]:
         """Return the loss, then the metrics in their order; non-finite values as they are."""
         targets = self._targets
         with self._loss.exact():
@@ -104,7 +104,7 @@ class Metering:
             if self._single is not None:
                 single = zip(outputs, targets, strict=True)
                 each = torch.cat([self._single(o, cloned(t)).double() for o, t in single])
-                found = [Measured(found[0].value, drawn_stderr(_spread(each), self._finite))]
+                found = [MetricMean(found[0].value, drawn_stderr(_spread(each), self._finite))]
             for name, metric in self._metrics.items():
                 try:
                     values = [metric(o, cloned(t)) for o, t in zip(outputs, targets, strict=True)]
@@ -119,15 +119,15 @@ class Metering:
                 )
         return found
 
-    def _measured(self, values: list[Tensor]) -> Measured:
+    def _measured(self, values: list[Tensor]) -> MetricMean:
         """Return the mean of batches' means, or of values per sample."""
         if all(len(value) == size for value, size in zip(values, self._sizes, strict=True)):
             each = torch.cat(values)
-            return Measured(float(each.mean()), drawn_stderr(_spread(each), self._finite))
+            return MetricMean(float(each.mean()), drawn_stderr(_spread(each), self._finite))
         means = torch.stack([value.mean() for value in values])
         weights = torch.tensor(self._sizes, dtype=torch.float64, device=means.device)
         stderr = drawn_stderr(data_stderr(means, self._sizes), self._finite)
-        return Measured(float((weights * means).sum() / weights.sum()), stderr)
+        return MetricMean(float((weights * means).sum() / weights.sum()), stderr)
 
     def _checked(self, name: str, value: Any, samples: int) -> Tensor:
         if not isinstance(value, Tensor) or value.shape not in ((), (samples,)):

@@ -13,7 +13,7 @@ from fedscope.landscape.surfaces.point_cache import PointFile
 _ROUND = 8  # points of each process, between the times that the group puts its rows together
 
 
-class Spread:
+class SharedPoints:
     """Evaluates lists of points, which every process of the group asks for alike; all get the same rows.
 
     Only the first process reads and writes the file.

@@ -22,7 +22,7 @@ from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.metrics import Metrics, named
 from fedscope.landscape.surfaces.point_cache import PointFile
 from fedscope.landscape.surfaces.results import Axis, Mark, Surface
-from fedscope.landscape.surfaces.shared_points import Spread
+from fedscope.landscape.surfaces.shared_points import SharedPoints
 from fedscope.landscape.surroundings import surroundings
 
 Coordinates = Sequence[float] | Tensor
@@ -90,14 +90,16 @@ def surface(
         return Points(model, loss_fn, batches, slice_, bn=bn, metrics=chosen, precision=kind)
 
     rows = points(precision)
-    evaluation = _Evaluation(Spread(rows, _file(rows, keep), group, again=again), axes, progress)
+    evaluation = _Evaluation(SharedPoints(rows, _file(rows, keep), group, again=again), axes, progress)
     known, error = evaluation.all() if adaptive is None else evaluation.some(adaptive, slice_.marks)
     columns = np.moveaxis(evaluation.rows, -1, 0)
     full = [_filled(column, known, inside=place > 0) for place, column in enumerate(columns)]
     grids = [torch.tensor(column).reshape([len(axis) for axis in axes]) for column in full]
     off = None
     if precision != "fp32":
-        off = evaluation.against(Spread(points("fp32"), PointFile(None, axes=0, numbers=0), group), known)
+        off = evaluation.against(
+            SharedPoints(points("fp32"), PointFile(None, axes=0, numbers=0), group), known
+        )
     return Surface(
         axes=tuple(map(Axis, names or slice_.axes, axes)),
         loss=grids[0],
@@ -122,7 +124,7 @@ def surface(
 class _Evaluation:
     """The rows of a grid, as far as they are known."""
 
-    def __init__(self, spread: Spread, axes: tuple[Tensor, ...], progress: Progress | None) -> None:
+    def __init__(self, spread: SharedPoints, axes: tuple[Tensor, ...], progress: Progress | None) -> None:
         self.spread = spread
         self._axes = axes
         self._progress = progress
@@ -143,7 +145,7 @@ class _Evaluation:
             needed[index] = self._point(index) in places
         return refined(self.shape, self._evaluate, tol, needed=needed)
 
-    def against(self, exact: Spread, known: Mask) -> float:
+    def against(self, exact: SharedPoints, known: Mask) -> float:
         """Return the largest relative difference of the loss to that of others, at some of the points."""
         places = [[*{0, size // 2, size - 1}] for size in self.shape]
         some = [index for index in product(*places) if known[index]]

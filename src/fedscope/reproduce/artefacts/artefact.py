@@ -19,10 +19,10 @@ from fedscope.reproduce.artefacts import costs, departures
 from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
 from fedscope.reproduce.artefacts.claims import Statement, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
-from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread
+from fedscope.reproduce.artefacts.differences import Sample, Samples, SeedSpread
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes import of_clients
-from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.cells import RunCell
 from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.quantities import QUANTITIES, mean, spread
 from fedscope.reproduce.recipes.spec import Recipe
@@ -35,10 +35,10 @@ GRIDS = {"cost": costs.cost_grid, "traffic": costs.traffic_grid}
 
 def assemble(
     recipe: Recipe,
-    cells: Sequence[Cell],
+    cells: Sequence[RunCell],
     filled: Sequence[FilledCell],
     command: str,
-    diverged: Sequence[tuple[Cell, RunEntry]] = (),
+    diverged: Sequence[tuple[RunCell, RunEntry]] = (),
     elsewhere: Sequence[FilledCell] = (),
 ) -> ArtefactRecord:
     """Return the record of an artefact from the filled cells; the others are empty.
@@ -100,7 +100,7 @@ def assemble(
     return ArtefactRecord.read(json.loads(json.dumps(record)))
 
 
-def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> Record:
+def _of_kind(recipe: Recipe, cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> Record:
     record: Record = {}
     if recipe.kind in GRIDS:
         record["grid"] = GRIDS[recipe.kind](recipe)
@@ -113,7 +113,7 @@ def _of_kind(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]
     return record
 
 
-def _claims(recipe: Recipe, samples: Samples, borrowed: Mapping[str, Spread]) -> list[Claim]:
+def _claims(recipe: Recipe, samples: Samples, borrowed: Mapping[str, SeedSpread]) -> list[Claim]:
     papers = [_printed(recipe, text) for text in recipe.claims]
     return judge(recipe.claims, samples, list(recipe.columns), _compared(recipe), papers, borrowed)
 
@@ -188,7 +188,7 @@ def _differs(value: float, error: float | None, paper: PaperValue | None) -> boo
     return abs(value - paper.number) > max(BEYOND * combined, own_digit)
 
 
-def _complete(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> bool:
+def _complete(cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> bool:
     whole = [one for one in filled if one.match.round == one.cell.settings.rounds]
     return len(whole) == len(cells) and all(
         all(name in one.records for name in one.cell.measures) for one in whole
@@ -234,6 +234,6 @@ def _correlations(filled: Sequence[FilledCell]) -> list[Record]:
     return [one.to_json() for one in correlated(measured, "gap").correlations]
 
 
-def _swept(option: str, cells: Sequence[Cell]) -> dict[str, float | None]:
+def _swept(option: str, cells: Sequence[RunCell]) -> dict[str, float | None]:
     values = {cell.row: cell.settings.options.get(option) for cell in cells}
     return {row: None if value is None else float(value) for row, value in values.items()}

@@ -10,13 +10,13 @@ from dataclasses import replace
 from fedscope.federated.setup.presets import preset
 from fedscope.records.artefact import PaperValue
 from fedscope.reproduce.artefacts.claims import Statement
-from fedscope.reproduce.artefacts.differences import Samples, Spread, spread_between_seeds
+from fedscope.reproduce.artefacts.differences import Samples, SeedSpread, spread_between_seeds
 from fedscope.reproduce.recipes.published import printed
 from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Recipe
 
 
-def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, Spread]:
+def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, SeedSpread]:
     """Return the spreads by quantity; ``elsewhere`` are the numbers of one column of another recipe."""
     places = sorted({(name, column) for _, column, name in elsewhere})
     measured = {name: spread_between_seeds(elsewhere, column, name) for name, column in places}
@@ -26,7 +26,7 @@ def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, Spread]:
     return {**theirs, **ours}
 
 
-def borrowed_notes(recipe: Recipe, samples: Samples, spreads: Mapping[str, Spread]) -> list[str]:
+def borrowed_notes(recipe: Recipe, samples: Samples, spreads: Mapping[str, SeedSpread]) -> list[str]:
     """Return where the spreads that statements need are from, and how large they are."""
     found: dict[str, list[str]] = {}
     for name in _judged(recipe):
@@ -38,7 +38,7 @@ def borrowed_notes(recipe: Recipe, samples: Samples, spreads: Mapping[str, Sprea
     return [f"spread between trainings: {origin}: {', '.join(sizes)}" for origin, sizes in found.items()]
 
 
-def _origin(recipe: Recipe, spread: Spread) -> str:
+def _origin(recipe: Recipe, spread: SeedSpread) -> str:
     if not spread.rows:
         return "of the deviations that the paper prints"
     return f"of the seeds of {' and '.join(spread.rows)} in {' under '.join(recipe.spread_of or ())}"
@@ -48,14 +48,14 @@ def _judged(recipe: Recipe) -> list[str]:
     return list(dict.fromkeys(Statement.read(text).quantity for text in recipe.claims))
 
 
-def _printed_spread(recipe: Recipe, quantity: str) -> Spread | None:
+def _printed_spread(recipe: Recipe, quantity: str) -> SeedSpread | None:
     """Return the deviation between a paper's trainings, pooled over its cells."""
     relative, squares, dof = QUANTITIES[quantity].measure is not None, 0.0, 0
     for paper, trainings in _printed(recipe, quantity):
         if paper.number and paper.spread:
             squares += (trainings - 1) * (paper.spread / (paper.number if relative else 1.0)) ** 2
             dof += trainings - 1
-    return Spread(math.sqrt(squares / dof), dof, relative, (), "the paper") if dof else None
+    return SeedSpread(math.sqrt(squares / dof), dof, relative, (), "the paper") if dof else None
 
 
 def _printed(recipe: Recipe, quantity: str) -> Iterator[tuple[PaperValue, int]]:

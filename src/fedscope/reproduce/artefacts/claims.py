@@ -21,7 +21,13 @@ from typing import Literal
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.artefact import Claim
 from fedscope.records.differences import Difference, judged
-from fedscope.reproduce.artefacts.differences import Sample, Samples, Spread, difference, spread_between_seeds
+from fedscope.reproduce.artefacts.differences import (
+    Sample,
+    Samples,
+    SeedSpread,
+    difference,
+    spread_between_seeds,
+)
 from fedscope.reproduce.recipes.quantities import QUANTITIES
 
 Verdict = Literal["holds", "does not hold", "undecided"]
@@ -64,7 +70,7 @@ def judge(
     columns: Sequence[str],
     rows: Sequence[str],
     papers: Sequence[Printed] = (),
-    borrowed: Mapping[str, Spread] | None = None,
+    borrowed: Mapping[str, SeedSpread] | None = None,
 ) -> list[Claim]:
     """Return the verdicts on statements, judged together.
 
@@ -98,7 +104,7 @@ class _Place:
         samples: Samples,
         rows: Sequence[str],
         printed: Mapping[str, float],
-        borrowed: Mapping[str, Spread],
+        borrowed: Mapping[str, SeedSpread],
     ) -> None:
         self.statement, self.column = statement, column
         own = spread_between_seeds(samples, column, statement.quantity)
@@ -206,7 +212,7 @@ def _compare(place: _Place, name: str, found: Difference) -> _Compared:
     return _Compared("holds" if lead > 0 else "does not hold", lead, shown)
 
 
-def _borrowed(spread: Spread | None) -> str:
+def _borrowed(spread: SeedSpread | None) -> str:
     if spread is None:
         return ""
     return f"; spread between trainings of {spread.source or ' and '.join(spread.rows)}"

@@ -10,7 +10,7 @@ from fedscope.federated.setup.presets import preset
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.cells import RunCell
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs.inventory import RunEntry
@@ -21,7 +21,7 @@ _ADDED = re.compile(r"method: \S+ is not in the table")  # of a preset
 DRAWN = ("curves", "spectrum", "density", "landscape", "correlation")  # kinds drawn of runs
 
 
-def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCell]) -> list[str]:
+def reductions(recipe: Recipe, cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> list[str]:
     """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, set[tuple[str, str]]] = {}  # (column, row) places
     added: dict[str, None] = {}  # rows
@@ -53,7 +53,7 @@ def reductions(recipe: Recipe, cells: Sequence[Cell], filled: Sequence[FilledCel
     return found + [f"{name}: {wanted.summary()}" for name, wanted in measures.items()]
 
 
-def left_out(recipe: Recipe, cells: Sequence[Cell]) -> list[str]:
+def left_out(recipe: Recipe, cells: Sequence[RunCell]) -> list[str]:
     """Return the published rows, columns and seeds that are left out."""
     if not cells:
         return []
@@ -92,7 +92,7 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def provisional(cells: Sequence[Cell]) -> list[str]:
+def provisional(cells: Sequence[RunCell]) -> list[str]:
     """Return the settings that no source gives, as they stand here."""
     found: dict[str, None] = {}
     for cell in cells:
@@ -102,7 +102,7 @@ def provisional(cells: Sequence[Cell]) -> list[str]:
     return list(found)
 
 
-def apart(cells: Sequence[Cell], filled: Sequence[FilledCell]) -> set[tuple[str, str]]:
+def apart(cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> set[tuple[str, str]]:
     """Return the (row, column) of what was not trained as published, its precision aside."""
     found = {
         (cell.row, cell.column)
@@ -157,7 +157,7 @@ def _of_few_rows(record: Kept) -> bool:
     return cross is not None and cross.populations is None
 
 
-def divergences(diverged: Sequence[tuple[Cell, RunEntry]]) -> list[str]:
+def divergences(diverged: Sequence[tuple[RunCell, RunEntry]]) -> list[str]:
     """Name the cells whose run diverged, and the round."""
     return [
         f"{DIVERGED}: {cell.row}, seed {cell.seed}, in round {entry.manifest.diverged}"
@@ -165,7 +165,7 @@ def divergences(diverged: Sequence[tuple[Cell, RunEntry]]) -> list[str]:
     ]
 
 
-def undrawn(recipe: Recipe, cells: Sequence[Cell], shown: Collection[str]) -> list[str]:
+def undrawn(recipe: Recipe, cells: Sequence[RunCell], shown: Collection[str]) -> list[str]:
     """Name the rows of ``cells`` that a figure does not show; a table has an empty cell for each."""
     rows = [row for row in recipe.rows if row in {cell.row for cell in cells} - {*shown}]
     if recipe.kind not in DRAWN or not rows:

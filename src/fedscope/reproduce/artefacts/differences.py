@@ -53,7 +53,7 @@ Samples = Mapping[tuple[str, str, str], Sample]  # row, column, quantity → num
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSpread:
     """The standard deviation between trainings, pooled over rows with several seeds."""
 
     value: float
@@ -67,7 +67,7 @@ class Spread:
         return self.value * abs(average) if self.relative else self.value
 
 
-def spread_between_seeds(samples: Samples, column: str, quantity: str) -> Spread | None:
+def spread_between_seeds(samples: Samples, column: str, quantity: str) -> SeedSpread | None:
     """Return the spread between seeds of a column's quantity; None where no row has two."""
     relative = QUANTITIES[quantity].measure is not None
     rows, total, dof = [], 0.0, 0
@@ -81,10 +81,10 @@ def spread_between_seeds(samples: Samples, column: str, quantity: str) -> Spread
         rows.append(row)
         total += (len(values) - 1) * (spread(values) / (average if relative else 1)) ** 2
         dof += len(values) - 1
-    return Spread(math.sqrt(total / dof), dof, relative, tuple(rows)) if rows else None
+    return SeedSpread(math.sqrt(total / dof), dof, relative, tuple(rows)) if rows else None
 
 
-def difference(quantity: str, ours: Sample, theirs: Sample, between: Spread | None = None) -> Difference:
+def difference(quantity: str, ours: Sample, theirs: Sample, between: SeedSpread | None = None) -> Difference:
     """Return ours minus theirs; its error is NaN where it is not known.
 
     Args:

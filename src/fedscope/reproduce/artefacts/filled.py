@@ -9,7 +9,7 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.entries import Record
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.reading import Kept
-from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.cells import RunCell
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.reproduce.runs.inventory import Match
@@ -20,7 +20,7 @@ from fedscope.reproduce.runs.measure import cached_result, content, key
 class FilledCell:
     """A cell with the run that fills it, and the results measured of the run."""
 
-    cell: Cell
+    cell: RunCell
     match: Match
     registry: Path
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from fedscope.errors import UserError
-from fedscope.records.artefact import ArtefactRecord, Cell, Claim
+from fedscope.records.artefact import ArtefactCell, ArtefactRecord, Claim
 from fedscope.records.entries import Record
 from fedscope.records.numbers import or_null
 from fedscope.reproduce.recipes.quantities import spread
@@ -89,7 +89,7 @@ def check(here: ArtefactRecord, there: ArtefactRecord) -> Check:
     return Check(here.recipe, tuple(changes), tuple(differing))
 
 
-def _error(cell: Cell, other: Cell | None) -> tuple[float, float, bool]:
+def _error(cell: ArtefactCell, other: ArtefactCell | None) -> tuple[float, float, bool]:
     """Return the standard error of the difference, its degrees of freedom, and whether it has the seeds'."""
     if other is None or cell.round != other.round:
         return math.nan, math.nan, False
@@ -108,13 +108,15 @@ def _error(cell: Cell, other: Cell | None) -> tuple[float, float, bool]:
     return spread(several) * math.sqrt(1 / len(several) + 1 / count), float(len(several) - 1), True
 
 
-def _p(cell: Cell, other: Cell | None, error: tuple[float, float, bool]) -> float:
+def _p(cell: ArtefactCell, other: ArtefactCell | None, error: tuple[float, float, bool]) -> float:
     if other is None or cell.value is None or other.value is None or cell.value == other.value:
         return math.nan
     return p_value(cell.value - other.value, error[0], error[1])
 
 
-def _change(cell: Cell, other: Cell | None, error: tuple[float, float, bool], p: float) -> Change:
+def _change(
+    cell: ArtefactCell, other: ArtefactCell | None, error: tuple[float, float, bool], p: float
+) -> Change:
     values = (cell.value, other.value if other else None)
     outcome: Outcome
     if None in values:
@@ -131,5 +133,5 @@ def _change(cell: Cell, other: Cell | None, error: tuple[float, float, bool], p:
     return Change(cell.row, cell.column, cell.quantity, *values, error[0], p, outcome)
 
 
-def _numbers(cell: Cell) -> Sequence[float]:
+def _numbers(cell: ArtefactCell) -> Sequence[float]:
     return [value for value in cell.each if value is not None]

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.verdicts import UNDECIDED
-from fedscope.records.artefact import ArtefactRecord, Cell, PaperValue
+from fedscope.records.artefact import ArtefactCell, ArtefactRecord, PaperValue
 from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
 from fedscope.reproduce.artefacts.departures import of_some
 
 NOT_RUN = "not run"
 
 
-def cell_text(entry: Cell) -> str:
+def cell_text(entry: ArtefactCell) -> str:
     """Return a cell: our value ± deviation or error, the paper's in brackets, a star if they differ."""
     if entry.value is not None:
         shown = entry.spread
@@ -124,14 +124,14 @@ def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
     return found if claims else []
 
 
-def _places(entries: Sequence[Cell]) -> str:
+def _places(entries: Sequence[ArtefactCell]) -> str:
     rows: dict[str, dict[str, None]] = {}
     for entry in entries:
         rows.setdefault(entry.column, {})[entry.row] = None
     return "; ".join((f"{column}: " if column else "") + ", ".join(own) for column, own in rows.items())
 
 
-def _not_compared(entry: Cell) -> bool:
+def _not_compared(entry: ArtefactCell) -> bool:
     return entry.value is not None and entry.differs is None and bool(entry.paper and entry.paper.value)
 
 

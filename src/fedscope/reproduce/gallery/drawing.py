@@ -21,9 +21,9 @@ from fedscope.figures.surface.from_records import read_surface
 from fedscope.figures.surface.shown import RecordedSurface
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
-from fedscope.records.artefact import ArtefactRecord, Cell, Drawn
+from fedscope.records.artefact import ArtefactCell, ArtefactRecord, DrawnEntry
 from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, Surface
+from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, SurfaceEntry
 from fedscope.records.reading import Kept
 from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
 
@@ -36,7 +36,7 @@ def figures(record: ArtefactRecord) -> list[Figure]:
     return drawer(record)
 
 
-def surfaces(record: Kept | None) -> Sequence[Surface]:
+def surfaces(record: Kept | None) -> Sequence[SurfaceEntry]:
     """Return the surfaces of a result: of an objective those of its parts."""
     if isinstance(record, ObjectiveRecord):
         return record.parts
@@ -120,7 +120,7 @@ def _landscape(record: ArtefactRecord) -> list[Figure]:
     return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
 
 
-def _objective(row: str, parts: Sequence[Surface]) -> list[Figure]:
+def _objective(row: str, parts: Sequence[SurfaceEntry]) -> list[Figure]:
     """Draw the term on its own scale: on that of the losses its relief would be invisible."""
     found = {part.part: read_surface(part) for part in parts}
     losses = [(name, row, found[name]) for name in ("cross-entropy", "sum")]
@@ -166,20 +166,22 @@ def _sweep(record: ArtefactRecord) -> list[Figure]:
     return [panels_figure([panel], x_scale="log", caption=caption)]
 
 
-def _error_kind(entries: Sequence[Cell]) -> str:
+def _error_kind(entries: Sequence[ArtefactCell]) -> str:
     if all(entry.seeds > 1 for entry in entries):
         return "95 % intervals of the mean over seeds"
     return "95 % intervals of the measurement, of one seed"
 
 
-def _entries_line(label: str, x: Sequence[float], entries: Sequence[Cell], *, level: bool = False) -> Line:
+def _entries_line(
+    label: str, x: Sequence[float], entries: Sequence[ArtefactCell], *, level: bool = False
+) -> Line:
     values = _numbers([e.value for e in entries])
     errors = [_reach(e) for e in entries]
     band = None if None in errors else _numbers(errors)
     return Line(label, _numbers(x), values, band, level)
 
 
-def _reach(entry: Cell) -> float | None:
+def _reach(entry: ArtefactCell) -> float | None:
     """Return half of a cell's 95 % interval: of its mean over seeds, of one seed of the measurement."""
     if entry.spread is None or entry.seeds < 2:
         return None if entry.spread is None else reach(entry.spread)
@@ -223,8 +225,8 @@ _DRAWERS = {
 }
 
 
-def _by_row(record: ArtefactRecord) -> dict[str, list[Drawn]]:
-    rows: dict[str, list[Drawn]] = {}
+def _by_row(record: ArtefactRecord) -> dict[str, list[DrawnEntry]]:
+    rows: dict[str, list[DrawnEntry]] = {}
     for row in record.rows:
         ones = [one for one in record.drawn if one.row == row]
         if ones:

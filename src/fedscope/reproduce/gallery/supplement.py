@@ -25,7 +25,7 @@ class Spoken:
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """A run as the table of runs shows it."""
 
     run: str
@@ -48,7 +48,7 @@ def statements(record: ArtefactRecord, page: str) -> Iterator[Spoken]:
         )
 
 
-def used_runs(records: Sequence[ArtefactRecord]) -> list[Row]:
+def used_runs(records: Sequence[ArtefactRecord]) -> list[RunRow]:
     """Return every run once, at the latest of its rounds that an artefact uses."""
     found = dict[str, UsedRun]()
     for record in records:
@@ -56,7 +56,7 @@ def used_runs(records: Sequence[ArtefactRecord]) -> list[Row]:
             if run.run not in found or found[run.run].round < run.round:
                 found[run.run] = run
     return [
-        Row(
+        RunRow(
             run.run,
             run.row,
             "–" if run.seed is None else str(run.seed),

@@ -38,7 +38,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Cell:
+class RunCell:
     """One run of a row under a column, and its measurements."""
 
     row: str
@@ -76,7 +76,7 @@ def identity(settings: Settings) -> str:
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def cells(recipe: Recipe, choices: Choices | None = None) -> list[Cell]:
+def cells(recipe: Recipe, choices: Choices | None = None) -> list[RunCell]:
     """Return the cells of a recipe, by column, row and seed."""
     choices = choices or Choices()
     chosen = set(rows(recipe, choices.rows))
@@ -102,7 +102,7 @@ def rows(recipe: Recipe, chosen: Sequence[str] | None) -> list[str]:
     ]
 
 
-def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[Cell]:
+def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[RunCell]:
     source, where, scale = preset(recipe.columns[column].preset), recipe.columns[column], recipe.scale
     method, *options = recipe.rows[row].split()
     fields: dict[str, Any] = {
@@ -117,4 +117,4 @@ def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[
         settings = settled(parse(Settings, values, "setting"), known)
         names = dict.fromkeys(QUANTITIES[q].measure for q in shown)
         measures = {name: recipe.measures[name] for name in names if name}
-        yield Cell(row, column, settings, use, where.model, measures, shown)
+        yield RunCell(row, column, settings, use, where.model, measures, shown)

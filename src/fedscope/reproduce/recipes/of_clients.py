@@ -6,30 +6,30 @@ from functools import partial
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
 from fedscope.records.client_means import aligned, cost, drift, gap
 from fedscope.records.clients import ClientsRecord, Quantity
-from fedscope.records.estimates import Entry, Estimate
+from fedscope.records.estimates import Entry, EstimateEntry
 from fedscope.records.numbers import or_null
-from fedscope.records.sharpness import Sharpness, SharpnessRecord
+from fedscope.records.sharpness import SharpnessEntry, SharpnessRecord
 
 Row = tuple[str, str, str, Callable[..., Entry | None]]
 ONE_ROUND, SHARPNESS = "one_round", "sharpness"  # the measures' names
 GAP_TITLES: Mapping[Quantity, str] = {"loss": "the loss", "lambda_max": "λ_max", "trace": "the trace"}
 
 
-def _barrier(record: ClientsRecord, *, matched: bool) -> Estimate | None:
+def _barrier(record: ClientsRecord, *, matched: bool) -> EstimateEntry | None:
     found = record.barriers and (record.barriers.matched if matched else record.barriers.plain)
     return found.mean if found else None
 
 
-def _sharpness(record: SharpnessRecord, *, name: str) -> Sharpness | None:
+def _sharpness(record: SharpnessRecord, *, name: str) -> SharpnessEntry | None:
     return record.quantity(name)
 
 
-def _generalisation(record: SharpnessRecord) -> Estimate | None:
+def _generalisation(record: SharpnessRecord) -> EstimateEntry | None:
     if record.gap is None:
         return None
     found = record.gap
     numbers = {"value": found.loss, "stderr": found.stderr, "dof": found.dof}
-    return Estimate.read({name: or_null(number) for name, number in numbers.items()})
+    return EstimateEntry.read({name: or_null(number) for name, number in numbers.items()})
 
 
 def _rows() -> Iterator[Row]:

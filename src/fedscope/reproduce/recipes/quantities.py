@@ -16,10 +16,10 @@ from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Reading
 from fedscope.federated.server.summary import summary
 from fedscope.records.clients import Amount
-from fedscope.records.estimates import SYMBOLS, Eigenvalue, Entry, Estimate, Symbol
+from fedscope.records.estimates import SYMBOLS, Eigenvalue, Entry, EstimateEntry, Symbol
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.reading import Kept
-from fedscope.records.sharpness import Sharpness
+from fedscope.records.sharpness import SharpnessEntry
 from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
@@ -41,7 +41,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class TableQuantity:
     """One column of a table."""
 
     name: str
@@ -69,8 +69,8 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
 
 
-def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimate | None]:
-    def entry(record: HessianRecord) -> Estimate | None:
+def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], EstimateEntry | None]:
+    def entry(record: HessianRecord) -> EstimateEntry | None:
         cross = record.cross_client
         return cross.compared(symbol, reading) if cross else None
 
@@ -111,36 +111,36 @@ def _ratio(record: HessianRecord) -> Number:
 
 
 _ALL = (
-    Quantity("accuracy", "accuracy (%)", outcomes="reported"),
-    Quantity("best_accuracy", "best accuracy (%)", outcomes="best"),
-    Quantity("best_half_accuracy", "best accuracy by T/2 (%)"),
-    Quantity("rounds_to_target", "rounds to target"),
-    Quantity("shift_accuracy", "accuracy under shift (%)"),
-    Quantity("seconds_per_round", "seconds per round"),
-    Quantity("macs", "MACs (10⁶)", static=True),
-    Quantity("macs_e8", "MACs (10⁸)", static=True),
-    Quantity("parameters", "parameters held (10⁶)", static=True),
-    Quantity("lambda_max", "λ_max", "curvature", lambda record: record.lambda_max),
-    Quantity("trace", "trace", "curvature", lambda record: record.trace),
-    Quantity("lambda_5", "λ₅", "curvature", _fifth),
-    Quantity("lambda_ratio", "λ₁/λ₅", "curvature", number=_ratio),
-    Quantity("H_N", "H_N, diagonals", "clients", _mean("H_N", "parameter")),
-    Quantity("H_D", "H_D, diagonals", "clients", _mean("H_D", "parameter")),
-    Quantity("H_N_tensor", "H_N, block traces", "clients", _mean("H_N", "tensor")),
-    Quantity("H_D_tensor", "H_D, block traces", "clients", _mean("H_D", "tensor")),
-    Quantity("lambda_max_code", "λ_max, published code", "published", lambda record: record.lambda_max),
-    Quantity("trace_code", "trace, published code", "published", lambda record: record.trace),
-    Quantity("lambda_ratio_code", "λ₁/λ₅, published code", "published", number=_ratio),
-    Quantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
-    Quantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
-    *(Quantity(*one) for one in of_clients.QUANTITIES),
-    Quantity("curve", "accuracy by round", drawn=True),
-    Quantity("spectrum", "top eigenvalues", "spectrum", number=_sum, drawn=True),
-    Quantity("density", "eigenvalue density", "density", drawn=True),
-    Quantity("landscape", "landscape", "landscape", drawn=True),
-    Quantity("objective", "surfaces of the objective", "objective", drawn=True),
+    TableQuantity("accuracy", "accuracy (%)", outcomes="reported"),
+    TableQuantity("best_accuracy", "best accuracy (%)", outcomes="best"),
+    TableQuantity("best_half_accuracy", "best accuracy by T/2 (%)"),
+    TableQuantity("rounds_to_target", "rounds to target"),
+    TableQuantity("shift_accuracy", "accuracy under shift (%)"),
+    TableQuantity("seconds_per_round", "seconds per round"),
+    TableQuantity("macs", "MACs (10⁶)", static=True),
+    TableQuantity("macs_e8", "MACs (10⁸)", static=True),
+    TableQuantity("parameters", "parameters held (10⁶)", static=True),
+    TableQuantity("lambda_max", "λ_max", "curvature", lambda record: record.lambda_max),
+    TableQuantity("trace", "trace", "curvature", lambda record: record.trace),
+    TableQuantity("lambda_5", "λ₅", "curvature", _fifth),
+    TableQuantity("lambda_ratio", "λ₁/λ₅", "curvature", number=_ratio),
+    TableQuantity("H_N", "H_N, diagonals", "clients", _mean("H_N", "parameter")),
+    TableQuantity("H_D", "H_D, diagonals", "clients", _mean("H_D", "parameter")),
+    TableQuantity("H_N_tensor", "H_N, block traces", "clients", _mean("H_N", "tensor")),
+    TableQuantity("H_D_tensor", "H_D, block traces", "clients", _mean("H_D", "tensor")),
+    TableQuantity("lambda_max_code", "λ_max, published code", "published", lambda record: record.lambda_max),
+    TableQuantity("trace_code", "trace, published code", "published", lambda record: record.trace),
+    TableQuantity("lambda_ratio_code", "λ₁/λ₅, published code", "published", number=_ratio),
+    TableQuantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
+    TableQuantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
+    *(TableQuantity(*one) for one in of_clients.QUANTITIES),
+    TableQuantity("curve", "accuracy by round", drawn=True),
+    TableQuantity("spectrum", "top eigenvalues", "spectrum", number=_sum, drawn=True),
+    TableQuantity("density", "eigenvalue density", "density", drawn=True),
+    TableQuantity("landscape", "landscape", "landscape", drawn=True),
+    TableQuantity("objective", "surfaces of the objective", "objective", drawn=True),
 )
-QUANTITIES: Mapping[str, Quantity] = {quantity.name: quantity for quantity in _ALL}
+QUANTITIES: Mapping[str, TableQuantity] = {quantity.name: quantity for quantity in _ALL}
 
 
 def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested: int | None) -> Number:
@@ -176,7 +176,7 @@ def from_record(name: str, record: Kept) -> Number:
         return Number(None, text="not finite")
     if isinstance(entry, Amount) and entry.interval:
         return _without_bias(entry, entry.interval)
-    if not entry.error or (isinstance(entry, Sharpness) and math.isnan(entry.stderr_data)):
+    if not entry.error or (isinstance(entry, SharpnessEntry) and math.isnan(entry.stderr_data)):
         return Number(entry.value)
     error, dof = entry.error
     return Number(entry.value, error if math.isfinite(error) else None, dof)
@@ -190,6 +190,6 @@ def _without_bias(entry: Amount, interval: tuple[float, ...]) -> Number:
 
 def _resolved(name: str, entry: Entry) -> bool:
     symbol = next((one for one in SYMBOLS if name.startswith(one)), None)
-    if symbol and isinstance(entry, Estimate):
+    if symbol and isinstance(entry, EstimateEntry):
         return entry.resolves(symbol)
-    return not isinstance(entry, Estimate | Amount) or entry.resolved is not False
+    return not isinstance(entry, EstimateEntry | Amount) or entry.resolved is not False

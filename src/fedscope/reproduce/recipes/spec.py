@@ -14,8 +14,8 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share (`
     sweep       of a figure whose rows differ in one option: that option, and what the line is called
     claims      statements (:mod:`fedscope.reproduce.artefacts.claims`)
     spread_of   recipe and column whose seeds tell the spread between trainings, where those here do not
-    scales      name → a :class:`Scale`'s fields, and ``most_columns``: only the first so many; ``measures``
-                there change single fields of the recipe's, and ``notes`` are added to its notes
+    scales      name → a :class:`RecipeScale`'s fields, and ``most_columns``: only the first so many;
+                ``measures`` there change single fields of the recipe's, and ``notes`` are added to its notes
 
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
 """
@@ -59,7 +59,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Scale:
+class RecipeScale:
     """The part of the published experiment that is run, and why not more."""
 
     name: str
@@ -87,7 +87,7 @@ class Recipe:
     table: str
     source: str
     kind: Kind
-    scale: Scale
+    scale: RecipeScale
     rows: Mapping[str, str]  # label → method and options
     columns: Mapping[str, Column]
     published_columns: tuple[str, ...]  # labels of those at scale ``paper``
@@ -157,7 +157,7 @@ def from_table(name: str, own: Table, scale: str) -> Recipe:
         table=own["table"],
         source=shared["source"],
         kind=own.get("kind", "table"),
-        scale=Scale(
+        scale=RecipeScale(
             scale,
             (*everyones.get("why", ()), *ours.get("why", ())),
             changes["settings"],

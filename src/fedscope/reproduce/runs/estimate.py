@@ -25,23 +25,23 @@ CELL, SHARPNESS = 45, 200  # products of one function at one point, and of the u
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CoreSeconds:
     """Seconds of one core, and their basis."""
 
     seconds: float
     basis: str  # measured, scaled, guess
 
-    def __add__(self, other: "Estimate") -> "Estimate":
+    def __add__(self, other: "CoreSeconds") -> "CoreSeconds":
         """Add times; the basis is the weaker one."""
         order = ("measured", "scaled", "guess")
-        return Estimate(self.seconds + other.seconds, max(self.basis, other.basis, key=order.index))
+        return CoreSeconds(self.seconds + other.seconds, max(self.basis, other.basis, key=order.index))
 
 
-NOTHING = Estimate(0.0, "measured")
+NOTHING = CoreSeconds(0.0, "measured")
 
 
 @dataclass
-class Clock:
+class MachineSpeed:
     """The speed of this machine, from the registry's runs."""
 
     inventory: RunInventory
@@ -60,14 +60,14 @@ class Clock:
                 totals[1] += m.gradients * own.batch_size
         return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}
 
-    def training(self, settings: Settings, done: int = 0) -> Estimate:
+    def training(self, settings: Settings, done: int = 0) -> CoreSeconds:
         """Return the time of the rounds after the first ``done``."""
         passes = (
             (settings.rounds - done) * per_round(settings) * (2 if parse(settings.method).gradient_at else 1)
         )
         return self._time(settings, passes)
 
-    def measuring(self, settings: Settings, wanted: Measure) -> Estimate:
+    def measuring(self, settings: Settings, wanted: Measure) -> CoreSeconds:
         """Return the time of a measure; never more than a guess, since the estimators decide when to stop."""
         held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
         samples = min(wanted.samples or held, held)
@@ -90,17 +90,17 @@ class Clock:
             own = min(wanted.samples or held, held // settings.clients)
             each = 1.5 * (wanted.client_probes or CLIENT)  # its basis' products among them
             images += wanted.clients * settings.clients * each * own * PRODUCT
-        return Estimate(self._time(settings, images).seconds, "guess")
+        return CoreSeconds(self._time(settings, images).seconds, "guess")
 
-    def _time(self, settings: Settings, passes: float) -> Estimate:
+    def _time(self, settings: Settings, passes: float) -> CoreSeconds:
         network, precision, method = str(settings.model), settings.precision, settings.method
         if (network, precision, method) in self.rates:
-            return Estimate(passes * self.rates[network, precision, method], "measured")
+            return CoreSeconds(passes * self.rates[network, precision, method], "measured")
         alike = [rate for (own, kind, _), rate in self.rates.items() if (own, kind) == (network, precision)]
         if alike:
-            return Estimate(passes * min(alike), "scaled")
+            return CoreSeconds(passes * min(alike), "scaled")
         per_image = 3 * _products(network, settings.dataset, settings.augmentation)
-        return Estimate(passes * per_image / GUESS[precision], "guess")
+        return CoreSeconds(passes * per_image / GUESS[precision], "guess")
 
 
 def per_round(settings: Settings) -> float:

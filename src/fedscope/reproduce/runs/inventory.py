@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import Manifest, Round
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
-from fedscope.reproduce.recipes.cells import Cell, identity
+from fedscope.reproduce.recipes.cells import RunCell, identity
 from fedscope.reproduce.recipes.measures import Measure, Model
 from fedscope.reproduce.runs.measure import cached_result, deleted, run_of
 
@@ -17,7 +17,7 @@ from fedscope.reproduce.runs.measure import cached_result, deleted, run_of
 class RunEntry:
     """A run of the registry, finished or not."""
 
-    run: Run
+    run: RunFolder
     manifest: Manifest
 
     @cached_property
@@ -65,7 +65,7 @@ class Match:
     entry: RunEntry
     round: int
 
-    def path(self, cell: Cell, measure: Measure) -> Path | None:
+    def path(self, cell: RunCell, measure: Measure) -> Path | None:
         """Return the checkpoint that a measure is of, if it is there, or was and its result is."""
         if measure.uploads and self.round != self.entry.done:
             return None  # the uploads are of later rounds
@@ -82,7 +82,7 @@ def _outlived(path: Path, measure: Measure) -> bool:
 class RunInventory:
     """The runs of a registry, by experiment."""
 
-    registry: Registry
+    registry: RunRegistry
     unreadable: list[str] = field(default_factory=list)
 
     @cached_property
@@ -99,7 +99,7 @@ class RunInventory:
                 found.setdefault(identity(manifest.settings), []).append(RunEntry(run, manifest))
         return found
 
-    def find(self, cell: Cell, *, partial: bool = False) -> Match | None:
+    def find(self, cell: RunCell, *, partial: bool = False) -> Match | None:
         """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured.
 
         With ``partial`` an unfinished run counts too, with its rounds so far.
@@ -123,19 +123,19 @@ class RunInventory:
         begun = (one for one in every if not (one.manifest.diverged or one.finished))
         return next(begun, None)
 
-    def diverged(self, cell: Cell) -> RunEntry | None:
+    def diverged(self, cell: RunCell) -> RunEntry | None:
         """Return a run of the cell's experiment that diverged before the cell's round."""
         every = self.runs.get(cell.identity, [])
         return next((one for one in every if not one.finite(cell.settings.rounds)), None)
 
 
-def _distance(entry: RunEntry, cell: Cell) -> tuple[bool, int, str]:
+def _distance(entry: RunEntry, cell: RunCell) -> tuple[bool, int, str]:
     """Order runs of one experiment: the cell's own precision and length first."""
     settings = entry.manifest.settings
     differs = settings.precision != cell.settings.precision
     return differs, abs(settings.rounds - cell.settings.rounds), entry.run.name
 
 
-def uploads_to_keep(cells: Sequence[Cell]) -> str:
+def uploads_to_keep(cells: Sequence[RunCell]) -> str:
     """Return the setting ``save_clients`` that these cells need."""
     return "last" if any(cell.needs_uploads for cell in cells) else "none"

@@ -22,7 +22,7 @@ Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class Computation:
     """A computation: ``work(*arguments, say)``, which writes its result to files."""
 
     title: str
@@ -30,7 +30,9 @@ class Job:
     arguments: tuple[Any, ...]
 
 
-def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say: Log) -> dict[str, str]:
+def run_all(
+    jobs: Sequence[Computation], *, workers: int, threads: int, device: str, say: Log
+) -> dict[str, str]:
     """Do all jobs, ``workers`` at a time; return the faults by title.
 
     A job that fails with a UserError does not stop the others.
@@ -46,7 +48,7 @@ def run_all(jobs: Sequence[Job], *, workers: int, threads: int, device: str, say
     with ProcessPoolExecutor(
         min(workers, len(jobs)), context, initializer=_begin, initargs=(lines, device, threads)
     ) as pool:
-        waiting: dict[Future[str | None], Job] = {pool.submit(_attempt, job): job for job in jobs}
+        waiting: dict[Future[str | None], Computation] = {pool.submit(_attempt, job): job for job in jobs}
         try:
             while waiting:
                 for done in wait(waiting, return_when=FIRST_COMPLETED).done:
@@ -77,7 +79,7 @@ def _begin(lines: "SimpleQueue[str | None]", device: str, threads: int) -> None:
     set_up(torch.device(device), threads)
 
 
-def _attempt(job: Job, say: Log | None = None) -> str | None:
+def _attempt(job: Computation, say: Log | None = None) -> str | None:
     tell = say or _put
     try:
         job.work(*job.arguments, tell)

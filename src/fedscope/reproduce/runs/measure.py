@@ -21,7 +21,7 @@ import torch
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint, versions
 from fedscope.checkpoints.file.layout import ANALYSIS
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.landscape.operators.progress import Progress
 from fedscope.records.clients import ClientsRecord
@@ -46,9 +46,9 @@ def key(path: Path, wanted: Measure) -> str:
     return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
 
 
-def run_of(path: Path) -> Run:
+def run_of(path: Path) -> RunFolder:
     """Return the run of a checkpoint, which may lie in a folder of its round."""
-    return Run(layout.run_of(path) or path.parent)
+    return RunFolder(layout.run_of(path) or path.parent)
 
 
 def content(path: Path) -> str:
@@ -79,7 +79,7 @@ def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     return record if uploads(path, wanted).items() <= _compared(record, run_of(path)).items() else None
 
 
-def _compared(record: Kept, run: Run) -> dict[str, str]:
+def _compared(record: Kept, run: RunFolder) -> dict[str, str]:
     if isinstance(record, ClientsRecord):
         return {run.client(one.number).name: one.sha256 for one in record.clients}
     cross = record.cross_client if isinstance(record, HessianRecord) else None

@@ -13,7 +13,7 @@ from fedscope.checkpoints.file.schema import PresetUse
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup.presets import preset
 from fedscope.federated.setup.settings import settled
-from fedscope.reproduce.recipes.cells import Cell
+from fedscope.reproduce.recipes.cells import RunCell
 from fedscope.reproduce.runs.inventory import RunInventory, uploads_to_keep
 from fedscope.reproduce.runs.jobs import Log
 from fedscope.workflows.progress import Progress, Reporter
@@ -32,7 +32,7 @@ class Training:
     use: PresetUse
     until: int  # the last round that a cell needs
     resume: bool
-    cells: tuple[Cell, ...]
+    cells: tuple[RunCell, ...]
 
     def command(self, registry: Path) -> str:
         """Return the `fedscope train` command that does the same."""
@@ -58,21 +58,21 @@ def _flag(setting: str, value: object) -> str:
     return f"--{name} {value}"
 
 
-def missing(cells: Iterable[Cell], inventory: RunInventory, *, bf16: bool = True) -> list[Training]:
+def missing(cells: Iterable[RunCell], inventory: RunInventory, *, bf16: bool = True) -> list[Training]:
     """Return the runs to train for these cells: each experiment once, for the rounds of its longest cell.
 
     If cells need an experiment at several rounds, the models of all these rounds are kept; a run that
     diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs are trained
     in fp32.
     """
-    groups: dict[str, list[Cell]] = {}
+    groups: dict[str, list[RunCell]] = {}
     for cell in cells:
         if inventory.find(cell) is None and not inventory.diverged(cell):
             groups.setdefault(cell.identity, []).append(cell)
     return [_training(group, inventory, bf16=bf16) for group in groups.values()]
 
 
-def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Training:
+def _training(cells: list[RunCell], inventory: RunInventory, *, bf16: bool) -> Training:
     longest = max(cells, key=lambda cell: cell.settings.rounds)
     rounds = {cell.settings.rounds for cell in cells}
     every = math.gcd(*rounds - {max(rounds)})  # the last one's model is kept anyway; 0 where it is the only
@@ -88,7 +88,7 @@ def _training(cells: list[Cell], inventory: RunInventory, *, bf16: bool) -> Trai
     return Training(_name(longest, settings), settings, longest.use, max(rounds), False, tuple(cells))
 
 
-def _name(cell: Cell, settings: Settings) -> str:
+def _name(cell: RunCell, settings: Settings) -> str:
     text = settings.model_copy(update={"device": "cpu", "threads": 1}).model_dump_json()
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return f"{cell.use.name.replace('/', '-')}-{settings.method}-s{settings.seed}-{digest}"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.records.clients import ClientsRecord
 from fedscope.workflows.clients.measure import measure_clients
 from fedscope.workflows.clients.request import SAMPLES, ClientsRequest
@@ -34,7 +34,7 @@ def clients(
     """
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
-    keep = Registry(targets.registry).analysis
+    keep = RunRegistry(targets.registry).analysis
     found = []
     for problem in problems(few, reporter):
         own = _possible(problem, request, reporter) if possible else request

@@ -13,10 +13,10 @@ from fedscope.records.entries import Record, estimate_entry
 from fedscope.records.numbers import or_null
 from fedscope.streams import key
 from fedscope.workflows.clients.request import ClientsRequest
-from fedscope.workflows.clients.round import Round
+from fedscope.workflows.clients.round import LoadedRound
 
 
-def noise_entry(one: Round, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
+def noise_entry(one: LoadedRound, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
     """Return how the clients' gradients at the global model scatter, and the gradients that were taken."""
     problem = one.problem
     found = client_gradient_noise(
@@ -39,7 +39,7 @@ def noise_entry(one: Round, request: ClientsRequest, progress: Progress) -> tupl
     }, found.gradients
 
 
-def critical_entry(one: Round, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
+def critical_entry(one: LoadedRound, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
     """Return how far along the updates the global loss falls, and the forward passes over the samples."""
     problem = one.problem
     found = update_sharpness(
@@ -59,7 +59,7 @@ def critical_entry(one: Round, request: ClientsRequest, progress: Progress) -> t
     }, found.passes
 
 
-def barriers_entry(one: Round, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
+def barriers_entry(one: LoadedRound, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
     """Return the barriers of all pairs of clients by the global loss, as they are and matched; the passes."""
     plain, passes = _barriers(one, request, progress, match=False)
     try:
@@ -70,7 +70,9 @@ def barriers_entry(one: Round, request: ClientsRequest, progress: Progress) -> t
     return {"plain": plain, "matched": matched, "unmatched_reason": reason}, passes + more
 
 
-def _barriers(one: Round, request: ClientsRequest, progress: Progress, *, match: bool) -> tuple[Record, int]:
+def _barriers(
+    one: LoadedRound, request: ClientsRequest, progress: Progress, *, match: bool
+) -> tuple[Record, int]:
     problem, seed = one.problem, key(one.problem.source.seed, "barriers")
     states = [client.model.state_dict() for client in one.clients]
     args = (problem.model, problem.loss_fn, problem.batches, states)

@@ -24,7 +24,7 @@ from fedscope.records.clients import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.entries import Record, finite
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.request import ClientsRequest
-from fedscope.workflows.clients.round import Round, no_start, start_of
+from fedscope.workflows.clients.round import LoadedRound, no_start, start_of
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
@@ -60,7 +60,7 @@ def measure_clients(
     found = None if again else cache.result(name)
     if isinstance(found, ClientsRecord):
         return found.edited(checkpoint=problem.checkpoint, reused=True)
-    one = Round.of(problem, participants)
+    one = LoadedRound.of(problem, participants)
     if moved:
         one.check_moved(request.anchor)
     measuring = Measuring(one, request, stage, cache, _curvature(problem, request))
@@ -75,7 +75,7 @@ def measure_clients(
     return record
 
 
-def check_all_finite(one: Round, curvature: Callable[[nn.Module, Batches], LossOperator]) -> None:
+def check_all_finite(one: LoadedRound, curvature: Callable[[nn.Module, Batches], LossOperator]) -> None:
     """Refuse models whose weights or losses are not finite."""
     problem = one.problem
     check_finite(str(problem.path), problem.model, curvature(problem.model, problem.batches).loss)
@@ -114,7 +114,7 @@ def _of_code(problem: Problem, request: ClientsRequest) -> dict[str, str]:
     return {"operator": identity(_curvature(problem, request)(problem.model, problem.batches))}
 
 
-def _about(one: Round, request: ClientsRequest, participants: Participants, departs: str) -> Record:
+def _about(one: LoadedRound, request: ClientsRequest, participants: Participants, departs: str) -> Record:
     problem, origin = one.problem, participants.origin()
     hashes = {int(Path(name).stem): sha256 for name, sha256 in origin.uploads.items()}
     population = problem.batches.population

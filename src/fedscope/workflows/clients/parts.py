@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from fedscope.landscape.heterogeneity.one_round.alignment import Alignment, update_alignment
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import Expansion, averaging_cost, expansions
-from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, Cell, Quantity, cell
+from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, LossAtWeights, Quantity, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import Eigenspace, overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS, Function, Place, Point, flatness_gap
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, difference, mean_of_batches, total
@@ -29,7 +29,7 @@ from fedscope.records.entries import Record
 from fedscope.workflows.clients.entries import aligned_entry, column_entry, drift_entry, ends_of
 from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
 from fedscope.workflows.clients.request import ClientsRequest
-from fedscope.workflows.clients.round import Round, weights
+from fedscope.workflows.clients.round import LoadedRound, weights
 from fedscope.workflows.curvature.cross_client import compare_clients
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest
@@ -48,13 +48,13 @@ GLOBAL = "global"  # the name of its set of samples
 class Measuring:
     """One round, and what was measured of it so far."""
 
-    one: Round
+    one: LoadedRound
     request: ClientsRequest
     stage: Stage
     cache: ResultCache
     curvature: Callable[[nn.Module, Batches], LossOperator]
     # by place in the clients
-    cells: dict[tuple[Function, Point], dict[int, Cell]] = field(default_factory=dict)
+    cells: dict[tuple[Function, Point], dict[int, LossAtWeights]] = field(default_factory=dict)
     products: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
     passes: dict[str, int] = field(default_factory=dict)

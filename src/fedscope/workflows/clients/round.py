@@ -10,13 +10,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.fields import UNKNOWN
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import local_settings
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import mean_model
 from fedscope.workflows.sources.problem import Problem, checkpoint_entry, network, renamed
-from fedscope.workflows.sources.run_clients import Client, Participants
+from fedscope.workflows.sources.run_clients import Participants, RunClient
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Round:
+class LoadedRound:
     """One round of a run, with all its models in memory."""
 
     problem: Problem  # the global model after it, and the samples of the global loss
-    clients: tuple[Client, ...]
+    clients: tuple[RunClient, ...]
     shares: tuple[float, ...]  # p_k, as the server weighted the uploads
     start: Start | None
 
     @classmethod
-    def of(cls, problem: Problem, participants: Participants) -> "Round":
+    def of(cls, problem: Problem, participants: Participants) -> "LoadedRound":
         """Return the round of a problem's checkpoint."""
         clients = tuple(participants)
         return cls(problem, clients, _shares(problem, clients), start_of(problem))
@@ -94,7 +94,7 @@ def start_of(problem: Problem) -> Start | None:
     folder, info = layout.run_of(problem.path), problem.info
     if folder is None or info is None or info.round < 1:
         return None
-    path = Run(folder).start(info.round)
+    path = RunFolder(folder).start(info.round)
     if path is None:
         return None
     about, sha256 = describe_checkpoint(path)
@@ -113,7 +113,7 @@ def no_start(problem: Problem) -> str:
     )
 
 
-def _shares(problem: Problem, clients: tuple[Client, ...]) -> tuple[float, ...]:
+def _shares(problem: Problem, clients: tuple[RunClient, ...]) -> tuple[float, ...]:
     """Return p_k of the clients: by the method's own weights, or by their samples where it is not known."""
     assert problem.info
     settings = problem.info.settings

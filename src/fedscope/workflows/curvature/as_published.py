@@ -28,7 +28,7 @@ from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
-from fedscope.workflows.sources.run_clients import Client, Participants, loader
+from fedscope.workflows.sources.run_clients import Participants, RunClient, loader
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,12 @@ class AsPublished:
         assert options.pairs
         return ClientComparison(published_comparison(traces, options.pairs), options, rounds, matvecs=spent)
 
-    def _published_trace(self, client: Client | None, progress: Progress | None) -> PublishedTrace:
+    def _published_trace(self, client: RunClient | None, progress: Progress | None) -> PublishedTrace:
         return published_trace(
             self._operator(client), generator=self._vectors(), tol=self.request.tol, progress=progress
         )
 
-    def _operator(self, client: Client | None) -> Operator:
+    def _operator(self, client: RunClient | None) -> Operator:
         model, resampling = client.model if client else self.problem.model, self.request.resampling
         source = loader(self.problem, resampling, client)
         if not resampling.resample:

@@ -19,7 +19,7 @@ from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigen
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Probed, Trace
 from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
 from fedscope.records.entries import eigenvalues
-from fedscope.records.preconditioned import Preconditioned
+from fedscope.records.preconditioned import PreconditionedEntry
 from fedscope.records.stability import largest_stable_adaptive
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
@@ -36,7 +36,7 @@ from fedscope.workflows.sources.server_state import adaptive_server
 
 def preconditioned(
     problem: Problem, operator: Operator, *, tol: float, generator: torch.Generator, progress: Progress
-) -> Preconditioned:
+) -> PreconditionedEntry:
     """Return λ_max of P^(-1/2) H P^(-1/2) for the P of the server's step that led to the checkpoint.
 
     Args:
@@ -49,7 +49,7 @@ def preconditioned(
     server = adaptive_server(problem)
     scale = operator.flatten({name: server.scale[name] for name, _ in operator.blocks})
     found = top_eigenpairs(Operand(operator, scale), tol=tol, generator=generator, progress=progress)
-    return Preconditioned.read(
+    return PreconditionedEntry.read(
         {
             "optimizer": server.name,
             "lambda_max": {**eigenvalues(found)[0], "by_sample": None},
@@ -167,7 +167,7 @@ class Certified:
                 storage=self.resources.storage, progress=progress,
             )  # fmt: skip
 
-    def _preconditioned(self, whole: LossOperator) -> Preconditioned:
+    def _preconditioned(self, whole: LossOperator) -> PreconditionedEntry:
         with self.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:
             return preconditioned(
                 self.problem, self.cache.operator(whole), tol=self.request.tol,

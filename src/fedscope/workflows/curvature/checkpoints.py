@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.records.hessian import HessianRecord
 from fedscope.records.plan import PlanRecord
 from fedscope.workflows.curvature.certified import Trail
@@ -23,7 +23,7 @@ from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
 
 
-class Measured(NamedTuple):
+class MeasuredCheckpoint(NamedTuple):
     """A checkpoint and what was measured of it."""
 
     problem: Problem
@@ -38,7 +38,7 @@ def curvature(
     *,
     again: bool = False,
     memory: int | None = None,
-) -> list[Measured]:
+) -> list[MeasuredCheckpoint]:
     """Measure each checkpoint, or take what the registry's results have of the request.
 
     With ``request.warm`` the checkpoints of a run are taken as neighbours, such as its rounds in order: the
@@ -56,7 +56,7 @@ def curvature(
         UserError: see :func:`problems` and :func:`measure`.
     """
     request = replace(request, versions=request.versions or versions())
-    keep = Registry(targets.registry).analysis
+    keep = RunRegistry(targets.registry).analysis
     with joined_group() as group:
         check_request(request, parallel=group is not None)  # before anything is read
         if memory:
@@ -69,7 +69,7 @@ def curvature(
                 problem, request, own.stage, keep=cache, again=again, group=group, trail=trail,
                 memory=memory, note=own.note,
             )  # fmt: skip
-            found.append(Measured(problem, record, cache.file))
+            found.append(MeasuredCheckpoint(problem, record, cache.file))
         return found if is_first(group) else []
 
 

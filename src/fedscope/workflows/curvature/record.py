@@ -10,7 +10,7 @@ from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
 from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
-from fedscope.records.preconditioned import Preconditioned
+from fedscope.records.preconditioned import PreconditionedEntry
 from fedscope.workflows.curvature.cross_client import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed
@@ -28,7 +28,7 @@ class Estimates:
     loader: Loader | None = None  # of reading code
     layers: Mapping[str, Eigenpairs] | None = None
     blocks: Mapping[str, Eigenpairs] | None = None
-    preconditioned: Preconditioned | None = None
+    preconditioned: PreconditionedEntry | None = None
     form: Form = PLAIN  # of the products
     departs: str = ""  # see ``LossOperator``
     batch_sizes: tuple[int, ...] = ()  # of the products

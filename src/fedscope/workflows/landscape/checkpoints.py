@@ -7,7 +7,7 @@ from pathlib import Path
 from torch.distributed import ProcessGroup
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.records.landscape import LandscapeRecord
 from fedscope.workflows.landscape.named_slices import THROUGH, Plane, slice_through
@@ -66,7 +66,7 @@ def _scanned(
     again: bool,
     group: ProcessGroup | None,
 ) -> list[LandscapeRecord]:
-    keep, stage = Registry(targets.registry).analysis, reporter.stage
+    keep, stage = RunRegistry(targets.registry).analysis, reporter.stage
     if rounds:
         runs = checkpoints(targets.checkpoints, rounds, targets.registry)
         frames = [problems(replace(targets, checkpoints=names), reporter) for names in runs]

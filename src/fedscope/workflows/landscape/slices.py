@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.choices import DirectionsName
 from fedscope.errors import UserError
 from fedscope.workflows.progress import Reporter
@@ -52,7 +52,7 @@ def _among(paths: list[Path], center: int, targets: Targets, reporter: Reporter)
 
 
 def _trajectories(targets: Targets) -> list[list[Path]]:
-    store, references = Registry(targets.registry), targets.checkpoints
+    store, references = RunRegistry(targets.registry), targets.checkpoints
     if not references:
         return [_rounds(store, store.newest())]
     if all(_is_run(store, reference) for reference in references):
@@ -62,14 +62,14 @@ def _trajectories(targets: Targets) -> list[list[Path]]:
     return [[checkpoint_path(targets, reference) for reference in references]]
 
 
-def _is_run(store: Registry, reference: str) -> bool:
+def _is_run(store: RunRegistry, reference: str) -> bool:
     """Say whether a run is named, which a file or folder of that name elsewhere does not hide."""
     if "@" in reference or "/" in reference or reference.endswith(".pt"):
         return False
     return not Path(reference).exists() or layout.is_run(store.root / reference)
 
 
-def _steps(store: Registry, reference: str) -> list[Path]:
+def _steps(store: RunRegistry, reference: str) -> list[Path]:
     """Return the way of a client in its round: where it started, the steps that were kept, and its upload.
 
     Start and upload are left out where they were not kept.
@@ -86,7 +86,7 @@ def _steps(store: Registry, reference: str) -> list[Path]:
     return way
 
 
-def _rounds(store: Registry, run: Run) -> list[Path]:
+def _rounds(store: RunRegistry, run: RunFolder) -> list[Path]:
     kept, newest = run.rounds(), store.resolve(run.name)
     if len(kept) < 2:
         raise UserError(

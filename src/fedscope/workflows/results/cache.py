@@ -23,7 +23,13 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.product_cache import Journaled, Room, identity, read_arrays, write_arrays
+from fedscope.landscape.operators.product_cache import (
+    Journaled,
+    JournalSpace,
+    identity,
+    read_arrays,
+    write_arrays,
+)
 from fedscope.records.reading import Kept
 from fedscope.storage import expire, is_writable, remove_tree, write_text
 from fedscope.validation import Plain
@@ -44,7 +50,7 @@ class ResultCache:
         if folder is not None:
             is_writable(folder / "any", below=folder.parent)
         self.file: Path | None = None  # of the result that was found or written last
-        self._room = Room()
+        self._room = JournalSpace()
         self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
 
     def operator(self, base: LossOperator) -> Operator:

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
-from fedscope.records.cross_client import CrossClient
-from fedscope.records.estimates import Estimate
-from fedscope.records.hessian import HessianRecord, Trace
+from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.estimates import EstimateEntry
+from fedscope.records.hessian import HessianRecord, TraceEntry
 from fedscope.records.precision import precision
 from fedscope.records.reading import Kept, stored_record
 from fedscope.storage import read_text
@@ -183,14 +183,14 @@ def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
     return all(one.residual <= most for one in used)  # never, of an unknown one
 
 
-def _has_trace(trace: Trace, probes: int | None, rtol: float, *, more: bool) -> bool:
+def _has_trace(trace: TraceEntry, probes: int | None, rtol: float, *, more: bool) -> bool:
     if probes is not None:
         return trace.probes >= probes if more else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
     return sure and trace.stderr_probe <= rtol * abs(trace.value)
 
 
-def _has_clients(cross: CrossClient | None, options: CrossClientRequest, criteria: Criteria) -> bool:
+def _has_clients(cross: CrossClientEntry | None, options: CrossClientRequest, criteria: Criteria) -> bool:
     if not cross or cross.uploads is None or not isinstance(cross.probes, int):
         return False
     if (options.weights, options.data, options.pairs) != (cross.weights, cross.data, cross.pairs):
@@ -207,7 +207,7 @@ def _has_clients(cross: CrossClient | None, options: CrossClientRequest, criteri
     return bool(cross.converged) and all(_reach(mean) <= options.rtol for mean in means)
 
 
-def _reach(mean: Estimate | None) -> float:
+def _reach(mean: EstimateEntry | None) -> float:
     """Return the half-width of an interval, relative to the value."""
     if not mean or not mean.value or mean.interval is None:
         return math.inf

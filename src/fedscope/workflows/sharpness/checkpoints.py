@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.records.sharpness import SharpnessRecord
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.results.cache import ResultCache
@@ -27,7 +27,7 @@ def sharpness(
     """
     check_request(request)  # before anything is read
     request = replace(request, versions=request.versions or versions())
-    cache = ResultCache(Registry(targets.registry).analysis)
+    cache = ResultCache(RunRegistry(targets.registry).analysis)
     found = problems(targets, reporter)
     tests = tested(found, targets) if request.gap else [None] * len(found)
     return [

@@ -13,7 +13,7 @@ Family = Literal[
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SharpnessDefinition:
     """A definition of sharpness; tables print it by its name in ``figures.text.sharpness.SYMBOLS``."""
 
     family: Family
@@ -27,26 +27,26 @@ class Quantity:
         return float("inf") if self.infinite else 2.0
 
 
-QUANTITIES: Mapping[str, Quantity] = {
-    "sam": Quantity("worst", 0.05),
-    "worst_l2": Quantity("worst", 0.5),
-    "worst_linf": Quantity("worst", 0.001, infinite=True),
-    "adaptive_worst_l2": Quantity("worst", 0.5, adaptive=True),
-    "adaptive_worst_linf": Quantity("worst", 0.002, adaptive=True, infinite=True),
-    "average_l2": Quantity("average", 0.05),
-    "average_linf": Quantity("average", 0.1, infinite=True),
-    "adaptive_average_l2": Quantity("average", 0.1, adaptive=True),
-    "adaptive_average_linf": Quantity("average", 0.1, adaptive=True, infinite=True),
-    "low_pass": Quantity("low_pass", 0.01),
-    "pac_bayes": Quantity("pac_bayes"),
-    "adaptive_pac_bayes": Quantity("pac_bayes", adaptive=True),
-    "fisher_rao": Quantity("fisher_rao"),
-    "fisher_rao_empirical": Quantity("fisher_rao"),
-    "relative_flatness": Quantity("relative_flatness"),
-    "relative_flatness_max": Quantity("relative_flatness"),
-    "lambda_max": Quantity("curvature"),
-    "trace": Quantity("curvature"),
-    "block_distance": Quantity("blocks"),
+QUANTITIES: Mapping[str, SharpnessDefinition] = {
+    "sam": SharpnessDefinition("worst", 0.05),
+    "worst_l2": SharpnessDefinition("worst", 0.5),
+    "worst_linf": SharpnessDefinition("worst", 0.001, infinite=True),
+    "adaptive_worst_l2": SharpnessDefinition("worst", 0.5, adaptive=True),
+    "adaptive_worst_linf": SharpnessDefinition("worst", 0.002, adaptive=True, infinite=True),
+    "average_l2": SharpnessDefinition("average", 0.05),
+    "average_linf": SharpnessDefinition("average", 0.1, infinite=True),
+    "adaptive_average_l2": SharpnessDefinition("average", 0.1, adaptive=True),
+    "adaptive_average_linf": SharpnessDefinition("average", 0.1, adaptive=True, infinite=True),
+    "low_pass": SharpnessDefinition("low_pass", 0.01),
+    "pac_bayes": SharpnessDefinition("pac_bayes"),
+    "adaptive_pac_bayes": SharpnessDefinition("pac_bayes", adaptive=True),
+    "fisher_rao": SharpnessDefinition("fisher_rao"),
+    "fisher_rao_empirical": SharpnessDefinition("fisher_rao"),
+    "relative_flatness": SharpnessDefinition("relative_flatness"),
+    "relative_flatness_max": SharpnessDefinition("relative_flatness"),
+    "lambda_max": SharpnessDefinition("curvature"),
+    "trace": SharpnessDefinition("curvature"),
+    "block_distance": SharpnessDefinition("blocks"),
 }
 """By name; radii are among those of the scripts of Andriushchenko et al. for ResNets, SAM and LPF-SGD."""
 USUAL = (

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import (
-    Checkpoint,
+    VerifiedCheckpoint,
     describe_checkpoint,
     load_checkpoint,
 )
@@ -157,7 +157,7 @@ def _registered(path: Path, source: Source) -> Problem:
     return Problem(model, loss_fn, batches, source, path, checkpoint.sha256, info, notes, rows)
 
 
-def _check_known(checkpoint: Checkpoint) -> None:
+def _check_known(checkpoint: VerifiedCheckpoint) -> None:
     spec, data = checkpoint.info.model, checkpoint.info.data
     if spec.classes is None or not data.fingerprint:
         raise UserError(
@@ -166,7 +166,7 @@ def _check_known(checkpoint: Checkpoint) -> None:
         )
 
 
-def network(checkpoint: Checkpoint, source: Source) -> nn.Module:
+def network(checkpoint: VerifiedCheckpoint, source: Source) -> nn.Module:
     """Return the checkpoint's network with its weights, in eval mode."""
     network_note(checkpoint.info, source.named)  # before any of its code is run
     model = model_catalogue.build(**checkpoint.info.model.arguments, generator=torch.Generator())

@@ -10,7 +10,7 @@ import torch
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import chosen_on
 from fedscope.checkpoints.registry.owned import names
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.data.sets.catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
@@ -79,7 +79,7 @@ def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
 
 def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     """Return the file of a checkpoint; for a network of the user's own it may be a folder too."""
-    registry = Registry(targets.registry)
+    registry = RunRegistry(targets.registry)
     if targets.model and reference is not None:
         return file_or_registered(reference, registry)
     if (
@@ -96,7 +96,7 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
     return registry.resolve(reference)
 
 
-def file_or_registered(reference: str, registry: Registry) -> Path:
+def file_or_registered(reference: str, registry: RunRegistry) -> Path:
     """Return the file or folder of weights of that name; else the checkpoint of that name."""
     path = Path(reference)
     weights = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)

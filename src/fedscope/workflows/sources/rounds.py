@@ -7,29 +7,29 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from fedscope.checkpoints.registry.registry import Registry
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import Targets
 
 MOST_ROUNDS = 500
 
 
-def _models(run: Run) -> list[int]:
+def _models(run: RunFolder) -> list[int]:
     final = [run.manifest().settings.rounds] if run.final.is_file() else []
     return sorted({*run.rounds(), *final})
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptRounds:
     """What of its rounds a run must have kept."""
 
-    of: Callable[[Run], list[int]]  # the rounds of which a run has it
+    of: Callable[[RunFolder], list[int]]  # the rounds of which a run has it
     what: str
     mend: str  # the options of training that keep more
 
 
-MODELS = Kept(_models, "checkpoint", "--keep-every")
+MODELS = KeptRounds(_models, "checkpoint", "--keep-every")
 
 
 def parse(text: str, what: Literal["rounds", "local-steps"] = "rounds") -> list[int]:
@@ -48,13 +48,15 @@ def parse(text: str, what: Literal["rounds", "local-steps"] = "rounds") -> list[
     return rounds
 
 
-def along(targets: Targets, text: str, kept: Kept = MODELS) -> Targets:
+def along(targets: Targets, text: str, kept: KeptRounds = MODELS) -> Targets:
     """Return the targets with the rounds of their runs, run by run."""
     names = checkpoints(targets.checkpoints, text, targets.registry, kept)
     return replace(targets, checkpoints=tuple(chain.from_iterable(names)))
 
 
-def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MODELS) -> list[tuple[str, ...]]:
+def checkpoints(
+    runs: Sequence[str], text: str, registry: Path, kept: KeptRounds = MODELS
+) -> list[tuple[str, ...]]:
     """Return the checkpoints RUN@ROUND of each run, in the order of rounds; without runs, of the newest.
 
     Args:
@@ -63,7 +65,7 @@ def checkpoints(runs: Sequence[str], text: str, registry: Path, kept: Kept = MOD
         registry: where they are.
         kept: what of a round must be there.
     """
-    store = Registry(registry)
+    store = RunRegistry(registry)
     rounds = None if text == "all" else parse(text)
     found = []
     for name in list(runs) or [store.newest().name]:
@@ -105,7 +107,7 @@ def along_steps(targets: Targets, text: str) -> Targets:
     if not targets.checkpoints:
         raise UserError("--local-steps are of a client's round: give RUN@ROUND:clientK")
     wanted = None if text == "all" else parse(text, "local-steps")
-    store, found = Registry(targets.registry), list[str]()
+    store, found = RunRegistry(targets.registry), list[str]()
     for reference in targets.checkpoints:
         there = steps_of(store, reference)
         missing = [step for step in wanted or () if step not in there]
@@ -119,7 +121,7 @@ def along_steps(targets: Targets, text: str) -> Targets:
     return replace(targets, checkpoints=tuple(found))
 
 
-def steps_of(store: Registry, reference: str) -> list[int]:
+def steps_of(store: RunRegistry, reference: str) -> list[int]:
     """Return the local steps of RUN@ROUND:clientK after which a model was kept: one or more."""
     client = client_of_round(reference)
     if client is None:

@@ -19,7 +19,7 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_check
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.foreign.reading import clients_in
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.registry.rows import ClientRows
 from fedscope.checkpoints.registry.whose import whose
 from fedscope.choices import Holding, Weights
@@ -34,7 +34,7 @@ from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.own import own_network
 from fedscope.workflows.sources.problem import Problem, network
-from fedscope.workflows.sources.rounds import MODELS, Kept
+from fedscope.workflows.sources.rounds import MODELS, KeptRounds
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
 ON_COMMON = (
@@ -44,7 +44,7 @@ ON_COMMON = (
 
 
 @dataclass(frozen=True)
-class Client:
+class RunClient:
     """One client: at which weights, on which samples."""
 
     number: int
@@ -141,16 +141,16 @@ class Participants:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def __iter__(self) -> Iterator[Client]:
+    def __iter__(self) -> Iterator[RunClient]:
         for number in self.numbers:
             model, info = self._network(number)
             if not (self._own and info):
-                yield Client(number, model, info, self._problem.batches, None)
+                yield RunClient(number, model, info, self._problem.batches, None)
                 continue
             rows = self.rows(number, info)
             chosen = rows[draw(len(rows), self._problem.source, number)]
             batches = self._data.batches(info, self._problem.source, chosen, population=len(rows))
-            yield Client(number, model, info, batches, rows)
+            yield RunClient(number, model, info, batches, rows)
 
     def rows(self, number: int, info: CheckpointInfo) -> Tensor:
         """Return the training rows that a client held in the round that ``info`` is of."""
@@ -189,7 +189,7 @@ class Participants:
 def client_files(problem: Problem, *, latest: bool = False) -> dict[int, Path]:
     """Return each client's last upload by the checkpoint's round, or its very last."""
     folder = problem.path.parent
-    run = Run(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
+    run = RunFolder(layout.run_of(problem.path) or (folder.parent if folder.name == "clients" else folder))
     info = problem.info or problem.registered
     kept = run.clients(info.round if info and not latest else None)
     files = {int(path.stem): path for path in kept} or dict(sorted(clients_in(folder).items()))
@@ -225,16 +225,16 @@ def round_uploads(problem: Problem) -> dict[int, Path]:
     return found
 
 
-def _rounds_with_uploads(run: Run) -> list[int]:
+def _rounds_with_uploads(run: RunFolder) -> list[int]:
     last = Counter(describe_checkpoint(path)[0].round for path in run.clients())
     return [round for round in MODELS.of(run) if max(len(run.uploads(round)), last[round]) > 1]
 
 
-UPLOADS = Kept(_rounds_with_uploads, "set of clients' uploads", "--save-clients all --keep-every 1")
+UPLOADS = KeptRounds(_rounds_with_uploads, "set of clients' uploads", "--save-clients all --keep-every 1")
 """For ``--rounds``: rounds whose clients can be compared."""
 
 
-def loader(problem: Problem, resampling: Resampling, client: Client | None = None) -> Loader:
+def loader(problem: Problem, resampling: Resampling, client: RunClient | None = None) -> Loader:
     """Return the published scripts' training loader: over the run's training data, or a client's own rows.
 
     Over the samples given where the data is the user's own, which has no augmentation.

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.owned import data_note, is_data_place, is_place, others
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
 from fedscope.choices import BatchNormMode, SplitName
 from fedscope.data.loading.datasets import Split, part
@@ -155,7 +155,7 @@ def rows_of(path: Path, info: CheckpointInfo, split: Split) -> ClientRows:
     """
     folder, round = layout.run_of(path), max(1, info.round)
     return rows_trained_on(
-        Run(folder) if folder else None,
+        RunFolder(folder) if folder else None,
         info.rows,
         lambda: ClientRows.from_tensors(*divided(split, info.settings, round)),
         round=round,

@@ -10,7 +10,7 @@ from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.file.state import read_state, server_vectors
-from fedscope.checkpoints.registry.run import Run
+from fedscope.checkpoints.registry.run import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.methods.normalized import reach
@@ -83,7 +83,7 @@ def _info(problem: Problem) -> tuple[CheckpointInfo, str]:
 
 def _vectors(problem: Problem, info: CheckpointInfo) -> dict[str, Tensor]:
     folder = layout.run_of(problem.path)
-    state = folder and Run(folder).server_state(info.round)
+    state = folder and RunFolder(folder).server_state(info.round)
     if not state or not state.is_dir():
         raise UserError(
             f"the registry has not what the server of {info.run} remembered after round {info.round}: "

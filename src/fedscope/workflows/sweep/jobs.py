@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from fedscope.checkpoints.file.fields import checked_name
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
@@ -28,7 +28,7 @@ _RESUMED = ("--name", "--registry", "--device", *_ON)  # all else is the run's
 
 
 @dataclass(frozen=True)
-class Kept:
+class BegunJob:
     """What is written down of a job that has begun."""
 
     words: tuple[str, ...]  # its command line then
@@ -43,17 +43,17 @@ class Job:
     words: tuple[str, ...]  # after ``fedscope``
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[RunFolder, ...]:
         """The runs that it trains, one for each of ``--seeds``; none of another command."""
         if self.words[0] != "train":
             return ()
         given = {flag: values for flag, *values in _by_flag(self.words)}
         (folder,), (name,), (seeds,) = given["--registry"], given["--name"], given.get("--seeds", [None])
         suffixes = [""] if seeds is None else [f"-s{int(seed)}" for seed in seeds.split(",")]
-        return tuple(Run(Path(folder) / f"{name}{suffix}") for suffix in suffixes)
+        return tuple(RunFolder(Path(folder) / f"{name}{suffix}") for suffix in suffixes)
 
     @property
-    def begun(self) -> list[Run]:
+    def begun(self) -> list[RunFolder]:
         """The runs that are there, finished or not."""
         return [run for run in self.runs if run.has_manifest]
 
@@ -66,11 +66,11 @@ class Job:
         """Return the file of what it printed."""
         return out / f"{self.name}.log"
 
-    def kept(self, out: Path) -> Kept | None:
+    def kept(self, out: Path) -> BegunJob | None:
         """Return what is written down of it; None: it has not begun, or the note is damaged."""
         try:
             state = parse_json(read_bytes(self._state(out)))
-            return Kept(tuple(map(str, state["words"])), state["ended"] is True)
+            return BegunJob(tuple(map(str, state["words"])), state["ended"] is True)
         except (OSError, UserError, ValueError, TypeError, KeyError):
             return None
 
@@ -84,7 +84,7 @@ class Job:
         return self.finished and settings(kept.words) == settings(self.words)
 
     @property
-    def diverged(self) -> tuple[Run, int] | None:
+    def diverged(self) -> tuple[RunFolder, int] | None:
         """The first of its runs that diverged, and in which round; None: none did."""
         for run in self.begun:
             with suppress(UserError):  # a damaged run: the log says so
@@ -203,7 +203,7 @@ def _targets(group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path)
     if jobs.command == "train":
         return [""]
     given = checkpoints if jobs.checkpoints is None else jobs.checkpoints
-    found = dict.fromkeys(one for text in given for one in Registry(registry).matching(text))
+    found = dict.fromkeys(one for text in given for one in RunRegistry(registry).matching(text))
     if not found:
         raise UserError(f'jobs.{group} has no checkpoint; name some: checkpoints = ["fedavg*", "flat@best"]')
     return list(found)

@@ -11,7 +11,7 @@ from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import Registry, Run
+from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.federated.server.rounds import assist, train
@@ -23,15 +23,15 @@ from fedscope.loggers.several import logged
 from fedscope.process import has_bfloat16
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.train.curvature_probe import CurvatureProber
-from fedscope.workflows.train.request import RunPlan, Trained
+from fedscope.workflows.train.request import RunPlan, TrainedRun
 
 EXPLODED = 10  # times the loss of guessing: finite, and hopeless
 
 
-def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> Trained | None:
+def train_run(plan: RunPlan, reporter: Reporter = SILENT) -> TrainedRun | None:
     """Train a run, or the rounds of it that are left; return what came of it, on rank 0."""
     request, name = plan.request, plan.request.name
-    store = Registry(request.registry)
+    store = RunRegistry(request.registry)
     if name is not None and not request.resume and not workers.under_torchrun():  # rank 0 makes the folder
         store.check_free(name)
     before = store.run(str(name)) if request.resume else None
@@ -62,7 +62,7 @@ def _loggers(plan: RunPlan) -> dict[str, Logger]:
 
 
 @contextmanager
-def _gone_if_not_begun(plan: RunPlan, registry: Registry, run: Run) -> Iterator[None]:
+def _gone_if_not_begun(plan: RunPlan, registry: RunRegistry, run: RunFolder) -> Iterator[None]:
     """Delete a new run that a fault of the user's code ends before its first round is done.
 
     Nothing is lost by that, and the name is free for the mended code. A run whose worker was killed can be
@@ -76,18 +76,18 @@ def _gone_if_not_begun(plan: RunPlan, registry: Registry, run: Run) -> Iterator[
         raise
 
 
-def assist_run(group: workers.Workers, plan: RunPlan, before: Run | None) -> None:
+def assist_run(group: workers.Workers, plan: RunPlan, before: RunFolder | None) -> None:
     """Be a worker of the run that rank 0 trains; ``before`` is that run where it is continued."""
     assist(group, _prepared(plan, before))
 
 
-def _prepared(plan: RunPlan, before: Run | None) -> Federation:
+def _prepared(plan: RunPlan, before: RunFolder | None) -> Federation:
     return prepare(
         plan.settings, dict(plan.options), plan.request.data_dir, before, choose_stack=plan.choose_stack
     )
 
 
-def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: Reporter) -> Run:
+def _open(plan: RunPlan, federation: Federation, registry: RunRegistry, reporter: Reporter) -> RunFolder:
     settings, use, request = federation.settings, plan.preset, plan.request
     _note_settings(federation, reporter)
     if use and not request.resume:
@@ -97,13 +97,13 @@ def _open(plan: RunPlan, federation: Federation, registry: Registry, reporter: R
     stem = request.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
     _note_unfinished(settings, registry, reporter)
 
-    def opened(free: str) -> Run:
+    def opened(free: str) -> RunFolder:
         return open_run(federation, registry, free + plan.suffixes[0], resume=False, preset=use)
 
     return registry.under_free_name(stem, opened, plan.suffixes)
 
 
-def _note_unfinished(settings: Settings, registry: Registry, reporter: Reporter) -> None:
+def _note_unfinished(settings: Settings, registry: RunRegistry, reporter: Reporter) -> None:
     """Say how to go on with a run that has these settings and was interrupted: a new one is begun."""
     for run in registry.folders():
         with suppress(UserError):  # a damaged run
@@ -135,7 +135,7 @@ def _note_settings(federation: Federation, reporter: Reporter) -> None:
             f"{settings.model} has none of the tensors that {settings.method} leaves with its clients "
             "(FedBN: those of BatchNorm); all are averaged"
         )
-    if settings.keep_steps and not federation.fresh and (most := _keeps_none(federation)):
+    if settings.keep_steps and not federation.new_clients and (most := _keeps_none(federation)):
         reporter.note(
             f"--keep-steps {settings.keep_steps} keeps nothing: its clients make up to {most} local steps "
             "in a round"
@@ -163,10 +163,10 @@ def _lead(
     plan: RunPlan,
     group: workers.Workers,
     federation: Federation,
-    run: Run,
+    run: RunFolder,
     loggers: Mapping[str, Logger],
     reporter: Reporter,
-) -> Trained:
+) -> TrainedRun:
     until = plan.until or federation.settings.rounds
     with (
         reporter.rounds(f"{run.name}: round") as report,
@@ -185,7 +185,7 @@ def _lead(
             raise KeyboardInterrupt(f"go on with `fedscope train --resume {where}`") from None
     _note_explosion(federation, run, metrics[-1].train_loss, reporter)
     state = run.status(run.manifest())
-    return Trained(
+    return TrainedRun(
         run=run.name,
         registry=str(run.folder.parent),
         state=state,
@@ -203,7 +203,7 @@ def _progress(done: Round) -> str:
     return text if done.accuracy is None else f"accuracy {done.accuracy:.2%}, {text}"
 
 
-def _note_explosion(federation: Federation, run: Run, loss: float | None, reporter: Reporter) -> None:
+def _note_explosion(federation: Federation, run: RunFolder, loss: float | None, reporter: Reporter) -> None:
     if federation.dataset.train.loss is not None:  # whose scale is not known
         return
     text = federation.dataset.train.targets is not None

@@ -10,7 +10,7 @@ from fedscope.checkpoints.file.schema import PresetUse
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.method_code import method_note
 from fedscope.checkpoints.registry.owned import data_note, network_note
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.setup.presets import preset as find_preset
 from fedscope.federated.setup.settings import with_own_division
@@ -54,10 +54,10 @@ class RunPlan:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedRun:
     """A run that ended, in the numbers that ``fedscope train --json`` prints.
 
-    Accuracies are shares; see :class:`fedscope.federated.server.summary.Summary`.
+    Accuracies are shares; see :class:`fedscope.federated.server.summary.RunSummary`.
     """
 
     run: str
@@ -131,7 +131,7 @@ def _as_before(
     name, fields = request.name, request.settings
     if name is None:
         raise UserError("--resume needs the --name of the run to continue")
-    manifest = Registry(request.registry).run(name).manifest()
+    manifest = RunRegistry(request.registry).run(name).manifest()
     before = manifest.preset.name if manifest.preset else None
     if request.preset not in (None, before):
         raise UserError(f"{name} was started {f'with --preset {before}' if before else 'without a preset'}")

@@ -6,16 +6,16 @@ from functools import partial
 
 import torch
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import RunPlan, Trained, TrainRequest, plan
+from fedscope.workflows.train.request import RunPlan, TrainedRun, TrainRequest, plan
 
 
-def train(request: TrainRequest, reporter: Reporter = SILENT) -> list[Trained]:
+def train(request: TrainRequest, reporter: Reporter = SILENT) -> list[TrainedRun]:
     """Train what is asked for and register its checkpoints; return one result per run.
 
     The list is empty on a process of torchrun's other than rank 0. A run that diverges is kept and is among
@@ -36,7 +36,7 @@ def _planned(
 
 
 def _threads_before(request: TrainRequest) -> int | None:
-    store = Registry(request.registry)
+    store = RunRegistry(request.registry)
     known = [name for name in _names(request) if store.has(name)] if request.resume else []
     return store.run(known[0]).manifest().settings.threads if known else None
 
@@ -50,14 +50,14 @@ def _names(request: TrainRequest) -> Sequence[str]:
 
 def _each_seed(
     request: TrainRequest, seeds: Sequence[int], device: torch.device, reporter: Reporter
-) -> Iterator[Trained]:
+) -> Iterator[TrainedRun]:
     """Yield the result of every seed; with ``resume``, runs that are there are continued.
 
     A seed that was not begun before the interruption is trained with the settings of one that was.
     """
     if workers.under_torchrun():
         raise UserError("--seeds trains one run after the other; with torchrun start one for each --seed")
-    store, name = Registry(request.registry), request.name
+    store, name = RunRegistry(request.registry), request.name
     there = [run for run in _names(request) if request.resume and store.has(run)]
     if request.resume and not there:
         raise UserError(f"--resume needs the --name of runs such as NAME-s{seeds[0]}; {name} has none")

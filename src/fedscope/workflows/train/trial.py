@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.process import use_device
@@ -58,7 +58,7 @@ def trial(request: TrainRequest, reporter: Reporter = SILENT) -> Trial:
             planned = plan(one, str(device), torch.get_num_threads(), reporter=reporter)
             until = min(rounds, planned.settings.rounds)
             train_run(replace(planned, until=until), reporter if rounds == 1 else SILENT)
-            run = Registry(one.registry).run("trial")
+            run = RunRegistry(one.registry).run("trial")
             last, all_rounds = run.metrics()[-1], planned.settings.rounds * len(request.seeds or "1")
             found = Trial(
                 all_rounds, last.round, last.seconds, last.seconds * all_rounds, len(last.clients),

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.heterogeneity.one_round.alignment import update_alignment
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import averaging_cost, expansions
-from fedscope.landscape.heterogeneity.one_round.cells import Cell, cell
+from fedscope.landscape.heterogeneity.one_round.cells import LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import Place, flatness_gap
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, total
@@ -97,7 +97,7 @@ def estimates(found: World, seed: int) -> dict[str, Paired]:
     names = ("client 0", "client 1", "global")
 
     @partial(_cached, {})
-    def at(of: int, model: int) -> Cell:
+    def at(of: int, model: int) -> LossAtWeights:
         op = found.operator(model, rows[of])
         return cell(op, names[of], losses=found.losses(model, rows[of]), k=K, tol=1e-3, seed=seed)
 
@@ -191,9 +191,9 @@ def costs(found: World, rows: Tensor | None = None) -> dict[str, Paired]:
 
 
 def _cached(
-    known: dict[tuple[int, int], Cell], function: Callable[[int, int], Cell]
-) -> Callable[[int, int], Cell]:
-    def found(of: int, model: int) -> Cell:
+    known: dict[tuple[int, int], LossAtWeights], function: Callable[[int, int], LossAtWeights]
+) -> Callable[[int, int], LossAtWeights]:
+    def found(of: int, model: int) -> LossAtWeights:
         if (of, model) not in known:
             known[of, model] = function(of, model)
         return known[of, model]

@@ -16,7 +16,7 @@ from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
     expansions,
     mean_model,
 )
-from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, Cell, cell
+from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import eigenspace, overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     FUNCTIONS,
@@ -47,8 +47,8 @@ TIGHT = {"tol": 1e-7, "probes": 100, "sampler": orthogonal}
 QUICK = {"tol": 1e-2, "probes": 4, "sampler": rademacher}
 
 
-def _cells(found: Clients, **named: object) -> dict[Place, list[Cell]]:
-    places: dict[Place, list[Cell]] = {}
+def _cells(found: Clients, **named: object) -> dict[Place, list[LossAtWeights]]:
+    places: dict[Place, list[LossAtWeights]] = {}
     for function, point in itertools.product(FUNCTIONS, FUNCTIONS):
         places[function, point] = [
             _cell(found, function, model if point == "own" else found.center, k, **named)
@@ -57,14 +57,14 @@ def _cells(found: Clients, **named: object) -> dict[Place, list[Cell]]:
     return places
 
 
-def _cell(found: Clients, function: Function, model: nn.Module, k: int, **named: object) -> Cell:
+def _cell(found: Clients, function: Function, model: nn.Module, k: int, **named: object) -> LossAtWeights:
     data = found.own[k] if function == "own" else found.every
     op = found.operator(model, data)
     name = f"client {k}" if function == "own" else "global"
     return cell(op, name, losses=op.loss.losses, **(TIGHT | named))  # type: ignore[arg-type]
 
 
-def _table(found: dict[Place, list[Cell]], quantity: str) -> FlatnessGap:
+def _table(found: dict[Place, list[LossAtWeights]], quantity: str) -> FlatnessGap:
     return flatness_gap(
         quantity,  # type: ignore[arg-type]
         SHARES,

@@ -9,8 +9,8 @@ from torch import nn
 from fedscope.choices import MIN_PROBES
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
-from fedscope.landscape.operators.basis.storage import BasisStorage, Room
-from fedscope.landscape.spectral.hutchinson_trace import _Run
+from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
+from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
 from fedscope.landscape.spectral.results import Eigenpairs, Trace
 
 MODULES = ("basis.kept", "basis.rows", "by_batch.batch_mean")
@@ -72,14 +72,14 @@ def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian]) -> No
 def test_a_file_is_read_once_for_all_batches(
     operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, read, numbers = operator(), Room.read, 0
+    own, read, numbers = operator(), RowSpace.read, 0
 
-    def counted(room: Room, rows: slice, columns: slice) -> torch.Tensor:
+    def counted(room: RowSpace, rows: slice, columns: slice) -> torch.Tensor:
         nonlocal numbers
         numbers += (rows.stop - rows.start) * (columns.stop - columns.start) if rows.stop else 0
         return read(room, rows, columns)
 
-    monkeypatch.setattr(Room, "read", counted)
+    monkeypatch.setattr(RowSpace, "read", counted)
     found = top_eigenpairs(own, by_sample=False, storage=BasisStorage("file"))
     steps, signs = found.matvecs, 8
     rows = sum(signs + m + 1 for m in range(steps))
@@ -90,13 +90,13 @@ def test_a_file_is_read_once_for_all_batches(
 def test_a_basis_that_may_not_grow_keeps_no_probes(
     operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, take, kept = operator(), _Run.take, []
+    own, take, kept = operator(), _TraceRun.take, []
 
-    def taken(run: _Run, count: int, keep: int) -> list[tuple[torch.Tensor, Product]]:
+    def taken(run: _TraceRun, count: int, keep: int) -> list[tuple[torch.Tensor, Product]]:
         kept.append(keep)
         return take(run, count, keep)
 
-    monkeypatch.setattr(_Run, "take", taken)
+    monkeypatch.setattr(_TraceRun, "take", taken)
     known = top_eigenpairs(own, k=2, max_basis=6).subspace
     assert known is not None
     grown = trace(own, known=known, rtol=0.02)

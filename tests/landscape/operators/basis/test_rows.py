@@ -7,8 +7,8 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.basis import storage as module
-from fedscope.landscape.operators.basis.kept import Kept
-from fedscope.landscape.operators.basis.rows import Rows
+from fedscope.landscape.operators.basis.kept import StoredRows
+from fedscope.landscape.operators.basis.rows import BasisRows
 from fedscope.landscape.operators.basis.storage import BasisStorage, Place
 from fedscope.landscape.operators.basis.views import Basis, Onto
 
@@ -18,10 +18,10 @@ KINDS = [BasisStorage(place=place, half=half) for half in (False, True) for plac
 kinds = pytest.mark.parametrize("storage", KINDS, ids=str)
 
 
-def _filled(storage: BasisStorage, count: int = 9, fixed: int = 2) -> tuple[Rows, list[float]]:
+def _filled(storage: BasisStorage, count: int = 9, fixed: int = 2) -> tuple[BasisRows, list[float]]:
     generator = torch.Generator().manual_seed(0)
     signs = torch.randn(fixed, N, dtype=DTYPE, generator=generator) / N**0.5
-    rows, lost = Rows(N, DTYPE, torch.device("cpu"), storage, signs), []
+    rows, lost = BasisRows(N, DTYPE, torch.device("cpu"), storage, signs), []
     for m in range(count):
         vector = torch.randn(N, dtype=DTYPE, generator=generator)
         rest = rows.orthogonalised(m, vector)[1] if m else vector
@@ -105,19 +105,19 @@ def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(UserError, match=r"no room for a basis of 0.0 GiB \(No space left on device\)"):
-        Rows(N, DTYPE, torch.device("cpu"), BasisStorage(place="file", folder=tmp_path))
+        BasisRows(N, DTYPE, torch.device("cpu"), BasisStorage(place="file", folder=tmp_path))
 
 
 def test_what_is_refused() -> None:
     with pytest.raises(UserError, match="a basis in a file needs the CPU, not meta"):
-        Rows(N, DTYPE, torch.device("meta"), BasisStorage(place="file"))
+        BasisRows(N, DTYPE, torch.device("meta"), BasisStorage(place="file"))
 
 
 def test_a_device_reads_longer_pieces_than_a_processor() -> None:
     """A call on an accelerator takes as long for a few numbers as for millions."""
     n, counts = 1 << 25, {}
     for device in ("cpu", "meta"):  # the second has shapes alone, and is no processor
-        kept = Kept(n, torch.float32, torch.device(device), BasisStorage(), 2)
+        kept = StoredRows(n, torch.float32, torch.device(device), BasisStorage(), 2)
         columns = [columns for columns, _ in kept.pieces(0, 2)]
         assert [piece.start for piece in columns[1:]] == [piece.stop for piece in columns[:-1]]
         assert (columns[0].start, columns[-1].stop) == (0, n)

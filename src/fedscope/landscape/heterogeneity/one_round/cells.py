@@ -31,7 +31,7 @@ TOL, PROBES = 1e-2, 16
 
 
 @dataclass(frozen=True, repr=False)
-class Cell(Printed):
+class LossAtWeights(Printed):
     """One function at one point; None what was not asked for."""
 
     loss: Paired | None
@@ -59,7 +59,7 @@ def cell(
     sampler: Sampler = rademacher,
     seed: int = 0,
     progress: Progress | None = None,
-) -> Cell:
+) -> LossAtWeights:
     """Measure one function at one point.
 
     The value of λ_max is that on these samples; it is biased upward, see ``Eigenpairs.bias_data``, which is
@@ -102,7 +102,7 @@ def cell(
             op, samples, pairs.subspace, probes, sampler, seed, continued(progress, spent)
         )
         spent += products
-    return Cell(
+    return LossAtWeights(
         loss=mean_of_batches(op, samples, losses) if "loss" in quantities and losses is not None else None,
         lambda_max=_largest(op, samples, pairs) if pairs and "lambda_max" in quantities else None,
         trace=trace,

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.basis.storage import BasisStorage, Room
+from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
 
 PIECE = 1 << 18  # numbers read at a time on a CPU: they stay in a core's cache
 WHOLE = 1 << 22  # coordinates of vectors that are multiplied at once; longer ones piece by piece
@@ -19,7 +19,7 @@ Pieces = Iterator[tuple[slice, Tensor]]
 """(columns; the rows' numbers there)."""
 
 
-class Kept:
+class StoredRows:
     """Rows that can be read and written a stretch of columns at a time.
 
     Args:
@@ -34,7 +34,7 @@ class Kept:
         self, n: int, dtype: torch.dtype, device: torch.device, storage: BasisStorage, rows: int
     ) -> None:
         self.n, self.dtype, self.device, self.storage = n, dtype, device, storage
-        self._room = Room(rows, n, storage, dtype, device)
+        self._room = RowSpace(rows, n, storage, dtype, device)
 
     def __getitem__(self, rows: slice) -> Tensor:
         """Return rows as they are kept."""
@@ -43,7 +43,7 @@ class Kept:
     def grow(self, filled: int, rows: int) -> None:
         """Make room for ``rows``, if there is none for more than the ``filled`` first ones."""
         if filled == len(self._room.numbers):
-            room = Room(rows, self.n, self.storage, self.dtype, self.device)
+            room = RowSpace(rows, self.n, self.storage, self.dtype, self.device)
             room.take(self._room, slice(0, filled))
             self._room = room
 
@@ -51,10 +51,10 @@ class Kept:
         """Hand the pages of a file back to the system."""
         self._room.release()
 
-    def copied(self, rows: slice, more: int) -> "Kept":
+    def copied(self, rows: slice, more: int) -> "StoredRows":
         """Return a copy of some rows, as the first ones, with room for ``more``."""
         count = rows.stop - rows.start
-        own = Kept(self.n, self.dtype, self.device, replace(self.storage, capacity=None), count + more)
+        own = StoredRows(self.n, self.dtype, self.device, replace(self.storage, capacity=None), count + more)
         own._room.take(self._room, rows)
         return own
 

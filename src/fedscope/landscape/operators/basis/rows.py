@@ -20,13 +20,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Kept, Pieces, total
-from fedscope.landscape.operators.basis.storage import BasisStorage, Room
+from fedscope.landscape.operators.basis.kept import PIECE, WHOLE, Pieces, StoredRows, total
+from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
 
 _LITTLE = 2.0**-16  # of a vector: a sixteenth of the rounding of its numbers in half precision
 
 
-class Rows:
+class BasisRows:
     """Room for rows, and the rows so far.
 
     Args:
@@ -48,7 +48,7 @@ class Rows:
         self.n, self.dtype, self.device, self.storage = n, dtype, device, storage or BasisStorage()
         before = list(fixed)
         self.fixed = self._filled = len(before)
-        self._kept = Kept(n, dtype, device, self.storage, self.fixed + (self.storage.capacity or 1))
+        self._kept = StoredRows(n, dtype, device, self.storage, self.fixed + (self.storage.capacity or 1))
         self._waiting: Waiting | None = None
         self._mix: Tensor | None = None  # M, where it is not 1
         if self.storage.half:
@@ -57,7 +57,7 @@ class Rows:
             self._kept.write(row, vector)
 
     @classmethod
-    def of(cls, rows: Tensor) -> "Rows":
+    def of(cls, rows: Tensor) -> "BasisRows":
         """Return a copy of orthonormal rows (m, n), in memory and in full precision."""
         own = cls(rows.shape[1], rows.dtype, rows.device, BasisStorage(capacity=max(1, len(rows))))
         for row, vector in enumerate(rows):
@@ -65,9 +65,9 @@ class Rows:
         own._filled = len(rows)
         return own
 
-    def copied(self, count: int, last: Tensor | None) -> "Rows":
+    def copied(self, count: int, last: Tensor | None) -> "BasisRows":
         """Return a copy of the first rows without the fixed ones, followed by the row ``last`` (n,)."""
-        own = Rows(self.n, self.dtype, self.device, self.storage)
+        own = BasisRows(self.n, self.dtype, self.device, self.storage)
         own._kept = self._kept.copied(slice(self.fixed, self.fixed + count), more=1)
         own._mix = None if self._mix is None else self._mix[:count, :count]
         own._filled = count
@@ -272,9 +272,9 @@ class Rows:
 class Waiting:
     """Vectors (k, n) in the storage of rows that wait to be seen together, so that these are read once."""
 
-    def __init__(self, count: int, rows: Rows) -> None:
+    def __init__(self, count: int, rows: BasisRows) -> None:
         self._count = count
-        self._room = Room(count, rows.n, replace(rows.storage, half=False), rows.dtype, rows.device)
+        self._room = RowSpace(count, rows.n, replace(rows.storage, half=False), rows.dtype, rows.device)
 
     def __len__(self) -> int:
         return self._count

@@ -57,7 +57,7 @@ class BasisStorage:
         return self.folder or Path(tempfile.gettempdir())
 
 
-class Room:
+class RowSpace:
     """Room for rows of n numbers, read and written in the operator's dtype.
 
     Args:
@@ -95,7 +95,7 @@ class Room:
         piece.copy_(numbers * _SCALE if self._half else numbers)
         self._seen(piece)
 
-    def take(self, other: "Room", rows: slice) -> None:
+    def take(self, other: "RowSpace", rows: slice) -> None:
         """Take over rows of another room of the same precision, as the first ones."""
         for row, taken in enumerate(range(rows.start, rows.stop)):
             self.numbers[row] = other.numbers[taken]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.basis.kept import Pieces
-from fedscope.landscape.operators.basis.rows import Rows, Waiting
+from fedscope.landscape.operators.basis.rows import BasisRows, Waiting
 
 Image = Callable[[Tensor], Tensor]
 """Vectors in rows (k, n) ↦ vectors in rows."""
@@ -17,13 +17,13 @@ _WIDTH = 1 << 16  # columns converted to float64 at a time
 class Basis:
     """Q (m, n), orthonormal: the first m of ``rows``, which may grow. Vectors are in the operator's dtype."""
 
-    def __init__(self, rows: Rows, count: int) -> None:
+    def __init__(self, rows: BasisRows, count: int) -> None:
         self._rows, self._count = rows, count
 
     @classmethod
     def of(cls, rows: Tensor) -> "Basis":
         """Return a copy of orthonormal rows (m, n), in memory and in full precision."""
-        return cls(Rows.of(rows), len(rows))
+        return cls(BasisRows.of(rows), len(rows))
 
     def __len__(self) -> int:
         return self._count
@@ -43,7 +43,7 @@ class Basis:
         """The rows (m, n); a copy unless they are plain."""
         return self._rows.tensor(self._count)
 
-    def continued(self, outside: Tensor) -> Rows:
+    def continued(self, outside: Tensor) -> BasisRows:
         """Return rows that begin with these and ``outside`` (n,), and may grow while these stay.
 
         Plain rows are copied. Others are not, as long as nothing but ``outside`` has been appended to them.
@@ -80,7 +80,7 @@ class Onto:
         image: a symmetric map of vectors in rows (k, n) that the rows are seen through.
     """
 
-    def __init__(self, rows: Rows, count: int, *, fixed: bool, image: Image | None = None) -> None:
+    def __init__(self, rows: BasisRows, count: int, *, fixed: bool, image: Image | None = None) -> None:
         self._rows, self._count, self._fixed, self.image = rows, count, fixed, image
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class Onto:
         return found[:, 0] if columns.ndim == 1 else found
 
 
-def onto(rows: Rows, count: int, *, fixed: bool) -> Tensor:
+def onto(rows: BasisRows, count: int, *, fixed: bool) -> Tensor:
     """Return the first rows, with ``fixed`` those before them too, as a product's ``onto``."""
     if not rows.plain:
         return cast(Tensor, Onto(rows, count, fixed=fixed))

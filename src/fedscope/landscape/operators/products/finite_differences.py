@@ -28,7 +28,7 @@ from fedscope.landscape.loss.flat_loss import FlatLoss, signs
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.products.kinks import Kinks
-from fedscope.landscape.operators.products.step_length import Step, balanced
+from fedscope.landscape.operators.products.step_length import DifferenceStep, balanced
 
 MARGIN = 3.0  # times the third difference: the bound on the error of a product
 _STORED = 0.15  # of eps: the standard deviation of half the difference of two numbers, each rounded to eps
@@ -63,7 +63,7 @@ class FiniteDifferences:
         self._kinked = True  # until some samples have told
 
     @cached_property
-    def step(self) -> Step:
+    def step(self) -> DifferenceStep:
         """The step at which both errors balance, along a direction of large curvature of the first batch.
 
         That direction is the product with random signs. Others have a smaller third derivative as a rule; one

@@ -10,11 +10,11 @@ from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.mean_loss import has_parts, is_mean
 from fedscope.landscape.operators.by_batch.parallel import add_up, share
-from fedscope.landscape.operators.graph_cache import Build, Cost, Graphs
+from fedscope.landscape.operators.graph_cache import Build, GraphBytes, Graphs
 
 
 def prepared(
-    loss: FlatLoss, build: Build, looked_at: Callable[[], Cost], *, memory: int | None, keep: bool
+    loss: FlatLoss, build: Build, looked_at: Callable[[], GraphBytes], *, memory: int | None, keep: bool
 ) -> Graphs:
     """Return the graphs of a loss's batches, small enough for the ``memory``.
 

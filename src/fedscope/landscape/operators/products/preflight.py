@@ -17,7 +17,7 @@ from fedscope.landscape.loss.flat_loss import SAMPLE, FlatLoss
 from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import count, flat, leaves, some
-from fedscope.landscape.operators.graph_cache import Build, Cost, Graph, device_memory
+from fedscope.landscape.operators.graph_cache import Build, Graph, GraphBytes, device_memory
 
 OTHERWISE = (
     ", or take products by finite differences of gradients, which need no second derivative "
@@ -25,7 +25,7 @@ OTHERWISE = (
 )
 
 
-def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "") -> Cost:
+def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "") -> GraphBytes:
     """Return the bytes of graphs, after checking what the products rest on.
 
     Args:
@@ -56,7 +56,7 @@ def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "")
 
 def measured(
     build: Build, batch: Batch, *, whole: bool, weights: Iterable[Tensor] = ()
-) -> tuple[Graph, Cost]:
+) -> tuple[Graph, GraphBytes]:
     """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half.
 
     Args:
@@ -73,10 +73,10 @@ def measured(
     graph, size = _saved_bytes(lambda: build(inputs, targets)[0], known)
     if half == samples:
         own = min(size, sum(tensor.nbytes for tensor in graph))
-        return graph, Cost(own, (size - own) / samples, memory)
+        return graph, GraphBytes(own, (size - own) / samples, memory)
     _, less = _saved_bytes(lambda: build(some(inputs, slice(half)), some(targets, slice(half)))[0], known)
     each = (size - less) / (samples - half)
-    return graph, Cost(max(0.0, size - each * samples), each, memory)
+    return graph, GraphBytes(max(0.0, size - each * samples), each, memory)
 
 
 def _saved_bytes(build: Callable[[], Graph], known: Set[int]) -> tuple[Graph, int]:

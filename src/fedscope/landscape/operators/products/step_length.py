@@ -20,7 +20,7 @@ _SETTLED = 0.1  # of the distance from a derivative, that two differences may be
 
 
 @dataclass(frozen=True)
-class Step:
+class DifferenceStep:
     """A step and what a difference with it gave along the direction it was found for."""
 
     length: float  # ε
@@ -28,7 +28,7 @@ class Step:
     error: float  # relative difference to that with twice the step
 
 
-def balanced(difference: Callable[[float], Tensor], longest: float) -> Step:
+def balanced(difference: Callable[[float], Tensor], longest: float) -> DifferenceStep:
     """Return the step with the least error, from ``longest`` down by halves.
 
     Args:
@@ -36,14 +36,14 @@ def balanced(difference: Callable[[float], Tensor], longest: float) -> Step:
         longest: ε to begin at.
     """
     length, coarse = longest, difference(longest)
-    best = Step(longest, coarse, math.inf)
+    best = DifferenceStep(longest, coarse, math.inf)
     for _ in range(_HALVINGS):
         length /= 2
         fine = difference(length)
         size = float(fine.norm())
         error = float((coarse - fine).norm()) / size if size else 0.0
         if error < best.error:  # not where either is not finite
-            best = Step(length, fine, error)
+            best = DifferenceStep(length, fine, error)
         elif best.error < _KNOWN and not error < _RISE * best.error:
             break
         coarse = fine

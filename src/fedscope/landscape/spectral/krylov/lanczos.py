@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.basis.rows import Rows
+from fedscope.landscape.operators.basis.rows import BasisRows
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.basis.views import Basis, onto
 from fedscope.landscape.operators.krylov_basis import Subspace
@@ -66,7 +66,7 @@ class Lanczos:
         self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
         drawn = islice(rademacher(op.shape[0], generator_of(), op.dtype, op.device), self._sketched)
         signs = (sign / math.sqrt(self._sketched) for sign in drawn)
-        self._rows = Rows(op.shape[0], op.dtype, op.device, storage, signs)
+        self._rows = BasisRows(op.shape[0], op.dtype, op.device, storage, signs)
         self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow
         counts = torch.tensor(op.weights or (), dtype=torch.float64, device=op.device)
         self._shares = counts / counts.sum()

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from fedscope import __version__
-from fedscope.checkpoints.registry.registry import Registry
+from fedscope.checkpoints.registry.registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.records.hessian import Checkpoint, HessianRecord
+from fedscope.records.hessian import CheckpointEntry, HessianRecord
 from fedscope.validation import Plain
 from fedscope.workflows import catalogues
 from fedscope.workflows.requests import Request
@@ -38,27 +38,27 @@ GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 class _Subject(Plain):
     """What the requests that share a basis are about."""
 
-    checkpoint: Checkpoint
+    checkpoint: CheckpointEntry
     problem: dict[str, Any]  # as of :func:`lookup.asked_of`
     uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of the clients' rows
     samples: str | None = None  # the hash of inputs and targets
 
 
-class Place(NamedTuple):
+class AnswerFile(NamedTuple):
     """The file of an answer, and the checkpoints that it is about."""
 
     file: Path
     checkpoints: tuple[Path, ...]
 
 
-def place(targets: Targets, request: Request) -> Place | None:
+def place(targets: Targets, request: Request) -> AnswerFile | None:
     """Return where the answer to a request is; None where answers are not stored."""
     if not (request.certified and is_lasting(targets)):
         return None
-    store = Registry(targets.registry)
+    store = RunRegistry(targets.registry)
     paths = tuple(store.resolve(reference) for reference in targets.checkpoints or (None,))
-    return Place(_file(targets, question=(targets, request), checkpoints=paths), paths)
+    return AnswerFile(_file(targets, question=(targets, request), checkpoints=paths), paths)
 
 
 def is_lasting(targets: Targets) -> bool:
@@ -74,7 +74,7 @@ def _file(targets: Targets, **asked: object) -> Path:
         "cores": (os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0),
         "variables": {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
     }
-    return Registry(targets.registry).analysis / "answers" / f"{name_of({**asked, **machine})}.json"
+    return RunRegistry(targets.registry).analysis / "answers" / f"{name_of({**asked, **machine})}.json"
 
 
 def has_torch() -> bool:
@@ -82,7 +82,7 @@ def has_torch() -> bool:
     return "torch" in sys.modules
 
 
-class Basis(NamedTuple):
+class MeasuredFiles(NamedTuple):
     """The files that later requests of a checkpoint rest on, and where the basis is stored."""
 
     file: Path
@@ -90,7 +90,7 @@ class Basis(NamedTuple):
     clients: bool  # of requests that compare the clients
 
 
-def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
+def bases(targets: Targets, request: Request, checkpoint: Path) -> list[MeasuredFiles]:
     """Return the bases of requests of a checkpoint without and, where it compares them, with the clients.
 
     Nothing where what is measured may change unseen. It needs PyTorch.
@@ -100,11 +100,11 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Basis]:
         rests = rests_on([checkpoint], targets.data_dir, clients=compared)
         if rests is None:
             return []
-        found.append(Basis(_basis(targets, request, checkpoint, clients=compared), rests, compared))
+        found.append(MeasuredFiles(_basis(targets, request, checkpoint, clients=compared), rests, compared))
     return found
 
 
-def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[str]) -> None:
+def keep_bases(bases: Iterable[MeasuredFiles], record: HessianRecord, remarks: Sequence[str]) -> None:
     """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
     entry = lookup.asked_of(record.problem.to_json())
     cross = record.cross_client
@@ -120,7 +120,9 @@ def keep_bases(bases: Iterable[Basis], record: HessianRecord, remarks: Sequence[
             store(basis.file, basis.rests, answer)
 
 
-def answer(place: Place, targets: Targets, request: Request) -> tuple[HessianRecord, Sequence[Piece]] | None:
+def answer(
+    place: AnswerFile, targets: Targets, request: Request
+) -> tuple[HessianRecord, Sequence[Piece]] | None:
     """Return what a stored result has of a request, and the remarks on it; None unless it has every part.
 
     None of several checkpoints: their comparison is computed.

@@ -5,21 +5,21 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.data.reading import shards
 from fedscope.data.sets.catalogue import record
+from fedscope.workflows.results.answer_files import rests_on
 from fedscope.workflows.results.answers import stamps
-from fedscope.workflows.results.basis import rests_on
 
 
-def test_a_checkpoint_counts_by_its_bytes_and_its_clients_by_their_run(run: Run) -> None:
+def test_a_checkpoint_counts_by_its_bytes_and_its_clients_by_their_run(run: RunFolder) -> None:
     assert rests_on([run.final], None, clients=False) == stamps([run.final])
     assert rests_on([run.final], None, clients=True) == stamps([run.final, run.folder])
     assert rests_on([run.client(0)], None, clients=True) == stamps([run.client(0), run.folder])
 
 
 def test_nothing_is_fetched_to_know_what_an_answer_rests_on(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fetch(_: shards.HubSource) -> None:
         raise AssertionError("it was fetched")

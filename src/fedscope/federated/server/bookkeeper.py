@@ -10,15 +10,15 @@ from torch import Tensor
 from fedscope.checkpoints.file.diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import Run
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.parallel.dispatch import Dispatch
-from fedscope.federated.parallel.evaluation import NOTHING, Score
+from fedscope.federated.parallel.evaluation import NOTHING, EvaluationScore
 from fedscope.federated.parallel.memory import Memory, Writer
+from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.record.checked import check_all_returned
-from fedscope.federated.record.vectors import TRAINED, Layout
+from fedscope.federated.record.vectors import TRAINED, RowLayout
 from fedscope.federated.record.views import Averaging, ServerStep
-from fedscope.federated.server.diagnostics import Recorder
+from fedscope.federated.server.diagnostics import DiagnosticsRecorder
 from fedscope.federated.server.resume import check_remembered, done_rounds
 from fedscope.federated.server.run_files import RunFiles, finite
 from fedscope.federated.server.weighted_sum import WeightedSum
@@ -41,22 +41,24 @@ def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
     return {"bytes_down": down, "bytes_up": up}
 
 
-class Server:
+class RoundBookkeeper:
     """Rank 0: averages, applies the method's rule, and writes the run's files."""
 
-    def __init__(self, federation: Federation, run: Run, dispatch: Dispatch, probe: Probe | None = None):
-        self.federation, self.run, self.dispatch, self.probe = federation, run, dispatch, probe
-        rounds = done_rounds(federation, run, dispatch)
-        self.metrics = list(map(_lean, rounds))
+    def __init__(
+        self, federation: Federation, run: RunFolder, training: TrainingRound, probe: Probe | None = None
+    ):
+        self.federation, self.run, self.training, self.probe = federation, run, training, probe
+        rounds = done_rounds(federation, run, training)
+        self.metrics = list(map(_scores_only, rounds))
         top = best(rounds)
         self.best = -math.inf if top is None or top.deciding is None else top.deciding
-        self.files = RunFiles(federation, run, dispatch, rounds)
-        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1].train_loss, dispatch.start)
+        self.files = RunFiles(federation, run, training, rounds)
+        self.diverged = bool(self.metrics) and _diverged(self.metrics[-1].train_loss, training.start)
         done, method = len(self.metrics), federation.method
-        clients = dispatch.clients
-        layout = Layout(method.kept_vectors, dispatch.model.size, clients.initial.numel())
+        clients = training.clients
+        layout = RowLayout(method.kept_vectors, training.model.size, clients.initial.numel())
         self.state = {
-            name: v.double() for name, v in layout.split(layout.fresh(clients.initial.cpu())).items()
+            name: v.double() for name, v in layout.split(layout.initial_row(clients.initial.cpu())).items()
         }
         self.memory: Memory | None = None
         self.latest: Memory | None = None  # every client's last upload, where their mean is tracked
@@ -65,13 +67,13 @@ class Server:
         self.sampled_mean = clients.initial
         if federation.remembers:
             self.memory = Memory.after(run.folder / "state", clients.memory.width, done)
-        for memory, of_clients in ((self.memory, dispatch.remembers), (self.latest, True)):
+        for memory, of_clients in ((self.memory, training.remembers), (self.latest, True)):
             if memory and 0 < done < federation.settings.rounds:
                 check_remembered(run, method.name, rounds, memory, of_clients=of_clients)
         if self.memory and self.memory.holds(done):
             self.state = self.memory.server(done)
-        dispatch.broadcast(self.state)
-        self.recorder = Recorder(dispatch, run, done)
+        training.broadcast(self.state)
+        self.recorder = DiagnosticsRecorder(training, run, done)
 
     def round(self, round: int, *, last: bool) -> Round:
         """Train, evaluate and keep one round; return its metrics.
@@ -79,28 +81,28 @@ class Server:
         The other workers learn before the evaluation whether it is the ``last``. They begin the next one once
         this process has taken their peak memory, while it writes the metrics and the newest model.
         """
-        federation, dispatch, run = self.federation, self.dispatch, self.run
-        settings, sampled = federation.settings, dispatch.enter(round)
-        self.files.begin(round)
+        federation, training, run = self.federation, self.training, self.run
+        settings, sampled = federation.settings, training.prepare(round)
+        self.files.keep_start(round)
         with self._recorded(self.memory, round) as writer, self._recorded(self.latest, round) as latest:
             train_loss, train_accuracy, gradients = self._average(round, sampled, writer, latest)
         models = self._averages()
-        self.diverged = _diverged(train_loss, dispatch.start)
+        self.diverged = _diverged(train_loss, training.start)
         last = last or self.diverged
-        dispatch.share_model(last=last)
-        due = dispatch.evaluates(round, last=last)
-        scores = dispatch.evaluate(models, self.memory) if due else {}
-        validated = dispatch.validate(models, self.memory) if due else None
+        training.share_model(last=last)
+        due = training.evaluates(round, last=last)
+        scores = training.evaluate(models, self.memory) if due else {}
+        validated = training.validate(models, self.memory) if due else None
         score = scores.get(settings.eval_model, NOTHING)
-        dispatch.clock.enter("diagnostics")
+        training.clock.switch_to("diagnostics")
         diagnostics = self.recorder.record(score.classes, self._probed(round, models))
-        dispatch.clock.enter("checkpointing")
+        training.clock.switch_to("checkpointing")
         measured = _entry(score) if due else {}
         decided = (validated or score).deciding
         self.files.models(round, models, measured, best=decided > self.best)
         self.best = max(self.best, decided)
-        peaks = dispatch.peaks()
-        seconds = dispatch.clock.lap()  # writing the next two files counts in the next round
+        peaks = training.peaks()
+        seconds = training.clock.read()  # writing the next two files counts in the next round
         found = {
             "round": round,
             **measured,
@@ -112,13 +114,13 @@ class Server:
             "lr": round_rate(settings, federation.method, round),
             **({"shifted": True} if federation.shifted(round) else {}),
             "clients": sampled,
-            **({"local_work": list(map(dispatch.local_work, sampled))} if settings.stragglers else {}),
-            **({"local_steps": list(map(dispatch.local_steps, sampled))} if settings.keep_steps else {}),
-            **({"rows": self.files.rows.model_dump(mode="json")} if federation.fresh else {}),
-            **traffic(dispatch.trainer, len(sampled)),
+            **({"local_work": list(map(training.local_work, sampled))} if settings.stragglers else {}),
+            **({"local_steps": list(map(training.local_steps, sampled))} if settings.keep_steps else {}),
+            **({"rows": self.files.rows.model_dump(mode="json")} if federation.new_clients else {}),
+            **traffic(training.trainer, len(sampled)),
             "gradients": gradients,
             "diagnostics": diagnostics.to_json(),
-            "workers": dispatch.workers.size,
+            "workers": training.workers.size,
             "peak_memory_bytes": [host for host, _ in peaks],
             **({"peak_gpu_memory_bytes": [gpu for _, gpu in peaks]} if any(g for _, g in peaks) else {}),
             "seconds": sum(seconds.values()),
@@ -131,18 +133,18 @@ class Server:
             self.memory.prune(round, keep_every=settings.keep_every)
         if self.latest:
             self.latest.prune(round)
-        self.metrics.append(_lean(record))
+        self.metrics.append(_scores_only(record))
         return record
 
     def _probed(self, round: int, models: Mapping[str, Tensor]) -> CurvatureProbe | None:
-        settings, dispatch = self.federation.settings, self.dispatch
+        settings, training = self.federation.settings, self.training
         every = settings.probe_curvature
         if self.probe is None or not every or round % every:
             return None
-        dispatch.clock.enter("probe")
-        values = models.get(settings.eval_model, dispatch.start)
-        found = self.probe(round, dispatch.model.state_dict(values, dispatch.counters))
-        dispatch.clock.enter("diagnostics")
+        training.clock.switch_to("probe")
+        values = models.get(settings.eval_model, training.start)
+        found = self.probe(round, training.model.state_dict(values, training.counters))
+        training.clock.switch_to("diagnostics")
         return found
 
     def _averages(self) -> dict[str, Tensor]:
@@ -151,16 +153,16 @@ class Server:
         ``sel`` is the mean of the round's uploads; ``all`` the mean over all N clients of their last
         uploads, and of the first model for clients that never took part.
         """
-        dispatch, federation = self.dispatch, self.federation
+        training, federation = self.training, self.federation
         if self.latest is None:
             return {}
-        weights = [federation.weight(size) for size in dispatch.sizes]
-        everyone, initial = WeightedSum(), dispatch.clients.initial.cpu()
+        weights = [federation.weight(size) for size in training.sizes]
+        everyone, initial = WeightedSum(), training.clients.initial.cpu()
         for client, weight in enumerate(weights):
             last = self.latest.recall(client)
             everyone.add(initial if last is None else last, weight / sum(weights))
         found = {"sel": self.sampled_mean, "all": everyone.value}
-        return {name: values.to(dispatch.start) for name, values in found.items()}
+        return {name: values.to(training.start) for name, values in found.items()}
 
     def _average(
         self, round: int, sampled: list[int], writer: Writer | None, latest: Writer | None
@@ -171,17 +173,17 @@ class Server:
         computed. The loss is cross-entropy alone, over the last local epoch; the accuracy is NaN where it was
         not measured.
         """
-        federation, dispatch = self.federation, self.dispatch
-        sizes = {client: dispatch.sizes[client] for client in sampled}
+        federation, training = self.federation, self.training
+        sizes = {client: training.sizes[client] for client in sampled}
         of_size = {size: federation.weight(size) for size in set(sizes.values())}
         weights = {client: of_size[size] for client, size in sizes.items()}
         weight, samples = sum(weights.values()), sum(sizes.values())
-        mean, counters = WeightedSum(), dispatch.counters.clone()
+        mean, counters = WeightedSum(), training.counters.clone()
         train_loss, train_accuracy, gradients = 0.0, 0.0, 0
-        sums = {name: WeightedSum() for name in dispatch.summed}
-        self.recorder.begin(sampled, [weights[client] / weight for client in sampled])
-        for stack, trained in dispatch.uploads(round, sampled, self.memory):
-            dispatch.clock.enter("aggregation")
+        sums = {name: WeightedSum() for name in training.summed}
+        self.recorder.begin_round(sampled, [weights[client] / weight for client in sampled])
+        for stack, trained in training.uploads(round, sampled, self.memory):
+            training.clock.switch_to("aggregation")
             trained = trained.on_cpu()
             self.recorder.add(stack, trained)
             self.files.inside(round, stack, trained)
@@ -191,10 +193,10 @@ class Server:
                 mean.add(values[row], weights[client] / weight)
                 train_loss += losses[row] * sizes[client] / samples
                 train_accuracy += accuracies[row] * sizes[client] / samples
-                sent = dispatch.sent(trained, row) if sums else {}
+                sent = training.vectors_of(trained, row) if sums else {}
                 for name, sum_ in sums.items():
                     sum_.add(sent[name])
-                if writer and dispatch.remembers:
+                if writer and training.remembers:
                     writer.client(client, trained.memory[row])
                 if latest:
                     latest.client(client, values[row])
@@ -202,9 +204,9 @@ class Server:
             counters = torch.maximum(counters, trained.counters.to(counters.device))
         self.sampled_mean = mean.value.clone()
         totals = {name: sum_.value for name, sum_ in sums.items()}
-        dispatch.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
-        dispatch.counters.copy_(counters)
-        dispatch.broadcast(self.state)
+        training.start.copy_(self._serve(mean.value, totals, round, len(sampled), weight))
+        training.counters.copy_(counters)
+        training.broadcast(self.state)
         self.recorder.end(self.state)
         if writer:
             writer.server(self.state)
@@ -217,30 +219,30 @@ class Server:
 
         The rule moves trainable parameters that are shared; all else is the mean.
         """
-        federation, dispatch = self.federation, self.dispatch
-        method, size, settings = federation.method, dispatch.model.size, federation.settings
+        federation, training = self.federation, self.training
+        method, size, settings = federation.method, training.model.size, federation.settings
         anchor, average = (
-            model[:size].to("cpu", torch.float64, copy=True) for model in (dispatch.origin, dispatch.start)
+            model[:size].to("cpu", torch.float64, copy=True) for model in (training.origin, training.start)
         )
         kept = self.state[TRAINED.name] if method.averages else average
         step = ServerStep(
             mean[:size].clone(), anchor, self.state, participants, len(federation.rows),
-            settings.options, sums, weight, round, kept, dispatch.model.named,
-            round_rate(settings, method, round) * method.mean_rate(settings.options, dispatch.nominal_steps),
-            dispatch.nominal_steps, settings.momentum, settings.nesterov,
+            settings.options, sums, weight, round, kept, training.model.named,
+            round_rate(settings, method, round) * method.mean_rate(settings.options, training.nominal_steps),
+            training.nominal_steps, settings.momentum, settings.nesterov,
         )  # fmt: skip
         state: dict[str, Tensor] = {}
         if method.server:
             model, state = method.server(step)
-            mean[:size][dispatch.shared] = model[dispatch.shared]
+            mean[:size][training.shared] = model[training.shared]
         for observe in method.server_notes:
             state = {**state, **observe(step)}
         if method.averages:  # rounded, as a model that is sent
-            trained = state[TRAINED.name] = mean[:size].clone().to(dispatch.start.dtype).double()
+            trained = state[TRAINED.name] = mean[:size].clone().to(training.start.dtype).double()
             new = method.averages(Averaging(trained, average, round, settings.options))
-            mean[:size][dispatch.shared] = new[dispatch.shared]
+            mean[:size][training.shared] = new[training.shared]
         check_all_returned(method.name, "server_state", self.state, state)
-        self.state = {**self.state, **dispatch.clients.acting_vectors(method.kept_vectors, state)}
+        self.state = {**self.state, **training.clients.shared_vectors(method.kept_vectors, state)}
         return mean
 
     @contextmanager
@@ -250,14 +252,14 @@ class Server:
         else:
             with memory.record(round) as writer:
                 yield writer
-                self.dispatch.clock.enter("checkpointing")
+                self.training.clock.switch_to("checkpointing")
 
 
-def _entry(score: Score) -> dict[str, float | None]:
+def _entry(score: EvaluationScore) -> dict[str, float | None]:
     return {"accuracy": finite(score.accuracy), "loss": finite(score.loss)}
 
 
-def _lean(record: Round) -> Round:
+def _scores_only(record: Round) -> Round:
     """Return a record without what grows with the clients, so that memory hardly grows with the rounds."""
     long = ("clients", "local_work", "local_steps", "rows", "diagnostics")
     content = {key: value for key, value in record.to_json().items() if key not in long}

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.clock import Clock
+from fedscope.federated.client.clock import PhaseClock
 from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.parallel.evaluation import Score, score_sums
+from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows
 from fedscope.federated.parallel.workers import Workers
@@ -31,12 +31,12 @@ NO_DRAWS = torch.Generator()  # of a pipeline that draws nothing
 WAITING = 2**30  # bytes of uploads that a worker keeps, on average, before rank 0 adds them up
 
 
-class Dispatch:
+class TrainingRound:
     """One worker's trainer, and the exchange with the others; every worker calls the same methods in turn."""
 
     def __init__(self, federation: Federation, workers: Workers):
         settings = federation.settings
-        self.federation, self.workers, self.clock = federation, workers, Clock()
+        self.federation, self.workers, self.clock = federation, workers, PhaseClock()
         self.rows, self.test = federation.rows, federation.dataset.test
         self.sizes = list(map(len, self.rows))  # n_k
         self.model = FlatModel(federation.model, settings.stack, channels_last=not federation.spec.own)
@@ -61,15 +61,15 @@ class Dispatch:
         self.origin = self.start.clone() if federation.method.sends_another else self.start
         self.counters = self.model.counters.clone()
 
-    def begin(self, done: int) -> int:
+    def share_progress(self, done: int) -> int:
         """Share rank 0's number of rounds ``done`` and its model with all workers; return that number."""
         number = torch.tensor([done])
         self.workers.share(number)
         self.share_model()
-        self.clock.lap()
+        self.clock.read()
         return int(number)
 
-    def enter(self, round: int) -> list[int]:
+    def prepare(self, round: int) -> list[int]:
         """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation
         rows = federation.rows_in(round)
@@ -82,7 +82,7 @@ class Dispatch:
             if self.validation is not None:
                 labels = federation.dataset.train.labels[federation.held_out]
                 self.validation = replace(self.validation, labels=now[labels])
-        self._before = set(self._sample(round - 1)) if round > 1 and not federation.fresh else set()
+        self._before = set(self._sample(round - 1)) if round > 1 and not federation.new_clients else set()
         sampled = self._sample(round)
         self.work = stragglers(federation.settings, sampled, round)
         return sampled
@@ -114,7 +114,7 @@ class Dispatch:
                 if owner[place] == workers.rank == 0:
                     yield stack, trained.pop(place)
                 elif workers.rank == 0:
-                    self.clock.enter("waiting")
+                    self.clock.switch_to("waiting")
                     yield stack, self._receive(round, stack, owner[place])
                 elif owner[place] == workers.rank:
                     self._send(trained.pop(place))
@@ -132,7 +132,7 @@ class Dispatch:
         for name, place in self.clients.broadcast.split(self.clients.received).items():
             place.copy_(state[name])
 
-    def sent(self, trained: Trained, row: int) -> dict[str, Tensor]:
+    def vectors_of(self, trained: Trained, row: int) -> dict[str, Tensor]:
         """Return the vectors at the end of one client's training, besides its model."""
         return self.clients.memory.split(trained.memory[row]) | self.clients.uploads.split(
             trained.uploads[row]
@@ -148,13 +148,13 @@ class Dispatch:
         """Say whether the models are evaluated after ``round``: one in so many, and the last."""
         return last or round % self.federation.settings.evaluate_every == 0
 
-    def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, Score]:
+    def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, EvaluationScore]:
         """Return the score of every tracked model.
 
         ``cld`` is the server's next model; ``models``, which rank 0 gives, are the others (P+Q,).
         """
-        self.clock.enter("evaluation")
-        domains, scores = self.federation.dataset.domains, dict[str, Score]()
+        self.clock.switch_to("evaluation")
+        domains, scores = self.federation.dataset.domains, dict[str, EvaluationScore]()
         for name in self.federation.tracked:
             if name == "sel" and self._keeps_mean:
                 scores[name] = scores["cld"]
@@ -162,7 +162,7 @@ class Dispatch:
             values = models.get(name, self.start).clone()
             if name != "cld":  # which all have
                 self.workers.share(values)
-            scores[name] = Score.from_sums(self._score_sums(values, memory, self.test), domains)
+            scores[name] = EvaluationScore.from_sums(self._score_sums(values, memory, self.test), domains)
         return scores
 
     def peaks(self) -> list[list[int]]:
@@ -171,7 +171,7 @@ class Dispatch:
         peaks[self.workers.rank] = torch.tensor([peak_memory(), peak_gpu_memory()])
         return self.workers.total(peaks).tolist()
 
-    def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> Score | None:
+    def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> EvaluationScore | None:
         """Return the score of the model that counts on the rows held out of training, where there are any.
 
         The models are those of :meth:`evaluate`.
@@ -181,7 +181,7 @@ class Dispatch:
         values = models.get(self.federation.settings.eval_model, self.start).clone()
         self.workers.share(values)
         sums = self._score_sums(values, memory, self.validation)
-        return Score.from_sums(sums, self.federation.dataset.domains)
+        return EvaluationScore.from_sums(sums, self.federation.dataset.domains)
 
     @property
     def nominal_steps(self) -> int:
