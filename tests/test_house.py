@@ -1,6 +1,7 @@
-"""The house as CONTRIBUTING draws it is the house as it is imported."""
+"""The house as CONTRIBUTING draws it is the house as it is imported; it grows no larger."""
 
 import re
+import runpy
 from itertools import product
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
+HOUSE = runpy.run_path(str(ROOT / "benchmarks" / "house.py"))
 GROUND = {
     "storage",
     "streams",
@@ -27,6 +29,7 @@ GROUND = {
     "extras",
     "errors",
 }
+DRAWN = {"Axis", "Group", "Mark", "Panel", "Surface"}  # classes of drawings that share a name
 Edges = set[tuple[str, str]]
 
 
@@ -84,3 +87,29 @@ def test_the_picture_of_the_analysis(graph: grimp.ImportGraph) -> None:
         "heterogeneity", "published",
     }  # fmt: skip
     assert drawn("### The analysis") == imported(graph, "fedscope.landscape", rooms)
+
+
+def test_a_name_is_used_once() -> None:
+    assert set(HOUSE["repeated"](HOUSE["class_names"](ROOT / "src"))) <= DRAWN
+    files = HOUSE["repeated"](HOUSE["file_names"](ROOT / "src"))
+    assert len(files) <= 10, files
+
+
+def test_what_repeats_is_found(tmp_path: Path) -> None:
+    for folder in ("one", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+        (tmp_path / folder / "same.py").write_text(f"class Same: pass\n\n\nclass {folder.title()}: pass\n")
+    (tmp_path / "one" / "alone.py").write_text("def f():\n    'Say so.'\n    x = 1\n    return x\n")
+    assert HOUSE["repeated"](HOUSE["class_names"](tmp_path)) == {"Same": 2}
+    assert HOUSE["repeated"](HOUSE["file_names"](tmp_path)) == {"same.py": 2}
+    assert HOUSE["sizes"](tmp_path) == {
+        "lines": 12, "files": 5, "class names used more than once": 1, "file names used more than once": 1,
+        "files in the largest folder": 3, "lines of the largest file": 4,
+        "median lines of a function's body": 2,
+    }  # fmt: skip
+
+
+def test_the_largest_only_shrink() -> None:
+    assert HOUSE["largest_file"](ROOT / "src") <= 300
+    assert HOUSE["largest_folder"](ROOT / "src") <= 28
