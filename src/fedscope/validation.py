@@ -38,8 +38,8 @@ _BOUNDS = {
 class Plain(BaseModel):
     """An object of a record: its fields as attributes, and the JSON that it was read from.
 
-    Keys that no field names are kept. A field with a default may be absent, as in records of older versions;
-    the default is the meaning of its absence.
+    Keys that no field names are kept. A field with a default may be absent; the
+    default is the meaning of its absence.
     """
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)

@@ -1,6 +1,5 @@
 """A table or figure of a paper: every number in it and what each is of, ``fedscope/artefact/1``."""
 
-import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -118,10 +117,10 @@ class UsedRun(Plain):
     run: str  # its name
     round: Count  # that stands in the cell [rounds]
     checkpoints: dict[str, UsedCheckpoint]  # that were measured, by what was measured of them
-    seed: int | None = None  # of the training; None of an older record, as what follows
-    accuracy: Number = math.nan  # on the test data, in its round
-    core_seconds: Number = math.nan  # of its training up to there [s]
-    settings: UsedSettings = UsedSettings()  # of its training
+    seed: int  # of the training
+    accuracy: Number  # on the test data, in its round
+    core_seconds: Number  # of its training up to there [s]
+    settings: UsedSettings  # of its training
 
 
 class ArtefactRecord(Plain):

@@ -61,19 +61,19 @@ class CrossClientEntry(Plain):
     weights: str | None = None  # ``client`` or ``global``: whose weights were measured
     data: str | None = None  # ``own`` or ``global``: on each client's own rows, or on the same for all
     probes: Count | Many[Count] = 0  # of each client, where it differs from client to client [probes]
-    # rows of the Krylov bases in which the diagonals are exact; None of an older record
+    # rows of the Krylov bases in which the diagonals are exact; None: not stated
     deflated: Count | None = None
     aim: Reading | None = None  # the reading whose intervals ``--client-rtol`` was about; None: fixed probes
     converged: bool | None = None  # whether these intervals are as narrow as was asked for
-    numbers: Several[Count] = ()  # the clients' numbers; none of an older record
+    numbers: Several[Count] = ()  # the clients' numbers; none: 0, 1, 2, …
     rounds: Several[Count | None] = ()  # that each client's weights are of [rounds]
     traces: Several[EstimateEntry] = ()  # the trace of each client's Hessian [loss/w²]
     lambda_max: Several[Eigenvalue] = ()  # the largest eigenvalue of each client's Hessian
     overlap_k: int | None = None  # eigenvectors in each eigenspace of ``overlap``
     overlap: Several[Number] = ()  # of each client's leading eigenspace with the global model's, from 0 to 1
-    # whether all these eigenvectors reached ``--tol``; None of an older record
+    # whether all these eigenvectors reached ``--tol``; None: there is no overlap
     overlap_converged: bool | None = None
-    # ‖D_k‖² of each client; None of an older record [(loss/w²)²]
+    # ‖D_k‖² of each client; None: not stated [(loss/w²)²]
     squared_norms: ByReading[Many[EstimateEntry]] | None = None
     matrices: BySymbol[Matrix] | None = None  # the value of each pair; NaN on the diagonal
     matrices_resolved: BySymbol[Many[Many[bool]]] | None = None  # whether the value of each pair is resolved
@@ -94,7 +94,7 @@ class CrossClientEntry(Plain):
 
     @property
     def client_numbers(self) -> tuple[int, ...]:
-        """The clients' numbers; of an older record, which does not state them, 0, 1, 2, …"""
+        """The clients' numbers; where they are not stated, 0, 1, 2, …"""
         return self.numbers or tuple(range(self.clients))
 
     def mean(self, symbol: MeanSymbol, reading: Reading) -> EstimateEntry | None:
@@ -116,8 +116,7 @@ class CrossClientEntry(Plain):
     def resolved(self, symbol: Symbol, reading: Reading) -> list[list[bool]]:
         """Return for each pair whether its value in :meth:`matrix` is resolved.
 
-        In an older record, which does not state it, pairs are unresolved where they are out of the range or
-        have no value.
+        Where that is not stated, pairs are unresolved that are out of the range or have no value.
         """
         stated = self.matrices_resolved.of(symbol, reading) if self.matrices_resolved else None
         if stated is not None:

@@ -37,12 +37,12 @@ class Eigenvalue(Entry):
 
     residual: Number  # ‖Hv − λv‖ of the unit vector v: an eigenvalue lies within it [loss/w²]
     stderr_data: Number  # standard error over the samples [loss/w²]
-    # by which it is too high on so few samples; NaN of an older record [loss/w²]
+    # by which it is too high on so few samples; NaN: not known [loss/w²]
     bias_data: Number = math.nan
     stderr_bias: Number = 0.0  # standard error of ``bias_data`` [loss/w²]
-    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
+    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN: not known
     interval: Interval | None = None  # 95 %, of the population's value: without the bias [loss/w²]
-    certified: bool | None = None  # known to be the i-th; None of an older record
+    certified: bool | None = None  # known to be the i-th; None: not stated
     # how many samples carry it; NaN where their parts are not known [samples]
     effective_samples: Number = math.nan
     batches: Many[Number] | None = None  # its part from each batch, vᵀH_b v [loss/w²]
@@ -60,7 +60,7 @@ class EstimateEntry(Entry):
 
     stderr: Number  # standard error over probes, in the unit of the value
     interval: Interval | None = None  # 95 %, cut to the range of the quantity
-    resolved: bool | None = None  # whether value and interval say anything; None of an older record
+    resolved: bool | None = None  # whether value and interval say anything; None: not stated
     dof: Freedom = math.inf  # degrees of freedom of ``stderr``
 
     @property
@@ -71,8 +71,7 @@ class EstimateEntry(Entry):
     def resolves(self, symbol: MeanSymbol) -> bool:
         """Say whether this is a resolved mean over pairs.
 
-        An older record does not state it. Its means are cut to the range: one at an end with an error was
-        beyond it.
+        Where that is not stated, one at an end of its range with an error was beyond it, and cut.
         """
         if self.resolved is not None:
             return self.resolved

@@ -38,18 +38,18 @@ class ProblemEntry(Plain):
     """Network, samples and operator."""
 
     samples: Count  # that were measured on [samples]
-    # that they were drawn from; None: infinite, or of an older record [samples]
+    # that they were drawn from; None: infinite [samples]
     population: Count | None = None
-    batch_size: Count | None = None  # samples at a time; None of an older record [samples]
+    batch_size: Count | None = None  # samples at a time; None: not stated [samples]
     model: str | None = None  # the network: of the catalogue, or MODULE:FACTORY
     lora: str | None = None  # the adapters that alone were measured; None: all of the network
     method: str | None = None  # that the run was trained with
     dataset: str | None = None  # of the catalogue, or MODULE:FACTORY
     split: str | None = None  # ``train``, ``validation`` or ``test``; None: of the user's own data
     seed: int | None = None  # of the draw of samples and of the probes
-    dtype: str | None = None  # of weights and products; None of an older record
-    device: str | None = None  # that computed; None of an older record
-    threads: Count | None = None  # of the processor; None of an older record
+    dtype: str | None = None  # of weights and products; None: not stated
+    device: str | None = None  # that computed; None: not stated
+    threads: Count | None = None  # of the processor; None: not stated
     operator: str = "hessian"  # ``hessian``, ``ggn`` or ``fisher``
     engine: str | None = None  # ``fedscope``, ``pyhessian`` or ``power``
     # ``paper`` or ``code``: as the paper defines the metrics, or as its scripts compute them
@@ -60,7 +60,7 @@ class ProblemEntry(Plain):
     augmented: bool = False  # whether each sample was measured once as augmented in training
     normalisation: str | None = None  # the pipeline whose constants images got; None: the run's own
     products: str | None = None  # ``finite-differences`` of gradients; None: exact
-    form: str | None = None  # of the network: ``fast`` or ``plain``; None of an older record
+    form: str | None = None  # of the network: ``fast`` or ``plain``; None: not stated
     notes: Many[str] = ()  # what its numbers are of, where that is not as one would expect
     form_reason: str | None = None  # why no faster form of the network was used
     whole: bool = False  # whether they are all samples of the user's own data
@@ -89,10 +89,10 @@ class TraceEntry(Entry):
 
     stderr_probe: Number  # standard error over the random probes [loss/w²]
     stderr_data: Number  # standard error over the samples [loss/w²]
-    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN of an older record
+    dof_data: Number = math.nan  # degrees of freedom of ``stderr_data``; NaN: one less than there are batches
     interval: Interval | None = None  # 95 %, of the population's value: both errors together [loss/w²]
     probes: Count = 0  # random vectors that were taken [probes]
-    # dimensions of the Krylov basis in which the trace is exact; None of an older record
+    # dimensions of the Krylov basis in which the trace is exact; None: not stated
     deflated: Count | None = None
     # whether the precision that was asked for is reached; None: none was asked for
     converged: bool | None = None
@@ -111,8 +111,7 @@ class TraceEntry(Entry):
 class NegativeMass(EstimateEntry):
     """The share of eigenvalues below ``below``."""
 
-    # minus ``sigma``; None, of an older record: below zero, which the nodes' signs do not tell [loss/w²]
-    below: float | None = None
+    below: float | None = None  # minus ``sigma``; None: not stated [loss/w²]
 
 
 class DensityEntry(Plain):
@@ -124,14 +123,12 @@ class DensityEntry(Plain):
     band: Annotated[tuple[Many[Number], ...], Field(strict=False, min_length=2, max_length=2)] | None = None
     # standard deviation of the Gaussian that smooths it [loss/w²]
     sigma: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    probes: Count | None = None  # random starts; None of an older record [probes]
+    probes: Count | None = None  # random starts; None: not stated [probes]
     negative_mass: NegativeMass  # the share of eigenvalues below minus ``sigma``
-    # of the quadrature, a row for each probe; none of an older record [loss/w²]
+    # of the quadrature, a row for each probe [loss/w²]
     nodes: Many[Many[Number]] = ()
     weights: Many[Many[Number]] = ()  # of the nodes: each row adds up to 1
-    moments: Many[
-        EstimateEntry
-    ] = ()  # mean of the eigenvalues and mean of their squares; none of an older record
+    moments: Many[EstimateEntry] = ()  # mean of the eigenvalues and of their squares
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -165,8 +162,8 @@ class HessianRecord(Plain):
     schema_name: Literal["fedscope/hessian/1"] = Field(alias="schema")  # name and version of this format
     checkpoint: CheckpointEntry  # which weights were measured
     problem: ProblemEntry  # on which samples, of which operator
-    samples_sha256: str | None = None  # of inputs and targets; None of an older record
-    batch_sizes: Many[Count] = ()  # none of an older record [samples]
+    samples_sha256: str | None = None  # of inputs and targets; None: not stated
+    batch_sizes: Many[Count] = ()  # of the products [samples]
     lambda_max: Eigenvalue  # the largest eigenvalue: the first of ``eigenvalues``
     eigenvalues: Many[Eigenvalue]  # the ``--top-k`` largest, descending
     both_ends: bool = False  # whether the last half of the eigenvalues are the smallest
@@ -185,7 +182,7 @@ class HessianRecord(Plain):
     matvecs: int = 0  # Hessian–vector products that were computed [products]
     seconds: float = 0.0  # wall time [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
-    operator_sha256: str | None = None  # what a kept result is found by; None of an older record
+    operator_sha256: str | None = None  # what a kept result is found by; None: not kept
     reused: bool = False  # whether it was found in the registry, not measured
     non_finite: Count = 0  # numbers that are null because they were not finite
     differences: Many[Compared] = ()  # to the first of several records that are printed together

@@ -57,10 +57,10 @@ class SurfaceEntry(Plain):
     metrics_stderr: dict[str, Grid] = Field(default_factory=dict)  # their standard errors over samples
     center_metrics: dict[str, Number] = Field(default_factory=dict)  # their values at the origin
     computed: Grid | None = None  # which points were evaluated; None: all
-    points: Count | None = None  # how many were evaluated; None of an older record
+    points: Count | None = None  # how many were evaluated; None: not stated
     interpolation_error: float | None = None  # of the others, relative; None: there are none
-    statistics: str | None = None  # of BatchNorm: how they were had at each point; None of an older record
-    precision: str | None = None  # ``fp32``, ``bf16`` or ``fp64``; None of an older record
+    statistics: str | None = None  # of BatchNorm: how they were had at each point; None: not stated
+    precision: str | None = None  # ``fp32``, ``bf16`` or ``fp64``; None: not stated
     # largest relative difference to float32 that was seen; None: not looked for
     precision_error: float | None = None
     marks: Several[MarkEntry] = ()  # known networks
@@ -93,7 +93,7 @@ class LandscapeRecord(SurfaceEntry):
     networks: Several[CheckpointEntry] = ()  # all that the slice was laid through
     directions_of: CheckpointEntry | None = None  # where the directions were found, if elsewhere
     converged: bool | None = None  # whether the eigenvectors reached their precision; None: there are none
-    seconds: Number = math.nan  # wall time; NaN of an older record [s]
+    seconds: Number = math.nan  # wall time; NaN: not stated [s]
     versions: dict[str, str] = Field(default_factory=dict)  # of fedscope and the packages that computed
 
 

@@ -35,7 +35,7 @@ class Metrics(Plain):
     loss: Many[Number]  # on the test split [loss]
     train_loss: Many[Number]  # of the round's clients, weighted by size [loss]
     bytes: Many[Number]  # sent by server and clients, up to each round [bytes]
-    lr: Many[Number] = ()  # learning rate of the local steps; none of an older record
+    lr: Many[Number] = ()  # learning rate of the local steps
     # of the diagnostics, by name as in ``records.round_quantities``; without those that no round
     # has. ``trace_stderr`` is the standard error of ``trace``
     diagnostics: dict[str, Many[Number]] = Field(default_factory=dict)

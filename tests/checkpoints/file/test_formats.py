@@ -1,4 +1,4 @@
-"""Older formats are read, newer ones refused by name, and what bounds plain data."""
+"""Other formats are refused, newer ones by name; and what bounds plain data."""
 
 import json
 import shutil
@@ -7,63 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint
+from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import NAME
-from fedscope.checkpoints.file.formats import seal, upgraded
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.file.formats import of_format, seal
+from fedscope.checkpoints.registry.registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.storage import limits, read_bytes
 from fedscope.storage.limits import parse_json
-from tests.checkpoints.cases import DATA, MODEL, SETTINGS, VERSIONS, small_run, state
+from tests.checkpoints.cases import small_run
 
 REFERENCE = Path(__file__).parents[3] / "checkpoints" / "reference-fedavg"
-
-
-def first_format(root: Path) -> RunFolder:
-    """Write a run as format 1 had it: nothing is sealed."""
-    folder = root / "old"
-    folder.mkdir(parents=True)
-    sections = {"settings": SETTINGS.model_dump(), "model": MODEL.model_dump(), "data": DATA.model_dump()}
-    manifest = {
-        "format": "fedscope/run/1",
-        "name": "old",
-        "created": "2025-01-01T00:00:00+00:00",
-        **sections,
-        "versions": VERSIONS,
-    }
-    (folder / "manifest.json").write_text(json.dumps(manifest | sections))
-    lines = [json.dumps({"round": n, "accuracy": n / 4}) + "\n" for n in (1, 2, 3)]
-    (folder / "metrics.jsonl").write_text("".join(lines))
-    info = {"format": "fedscope/checkpoint/1", "run": "old", "kind": "global", "round": 3, "samples": 1437}
-    info |= {"metrics": {"accuracy": 0.75}, "versions": VERSIONS, **sections}
-    content = {"format": "fedscope/checkpoint/1", "info": info, "sha256": content_hash(state(3.0))}
-    for name in ("final.pt", "best.pt"):
-        torch.save({**content, "state": state(3.0)}, folder / name)
-    return RunFolder(folder)
-
-
-def test_a_run_of_format_1_is_read_and_verified(tmp_path: Path) -> None:
-    run = first_format(tmp_path)
-    assert (run.manifest().settings, run.manifest().sealed_metrics) == (SETTINGS, False)
-    assert [record.round for record in run.metrics()] == [1, 2, 3]
-    costs = [(r.bytes_down, r.bytes_up, r.gradients, r.seconds) for r in run.metrics()]
-    assert costs == 3 * [(0, 0, 0, 0)]  # nobody counted them
-    checkpoint = load_checkpoint(run.final)
-    assert (checkpoint.info.round, checkpoint.info.format) == (3, "fedscope/checkpoint/2")
-    assert list(verify_run(run)) == []
-    assert RunRegistry(tmp_path).rows()[0]["status"] == "finished"
-
-
-def test_writing_brings_a_run_to_the_format_of_today(tmp_path: Path) -> None:
-    run = first_format(tmp_path)
-    before = run.manifest(), run.metrics()
-    run.write_manifest(run.manifest())
-    run.write_metrics(run.metrics())
-    assert (run.manifest(), run.metrics()) == before
-    assert json.loads((run.folder / "manifest.json").read_text())["format"] == "fedscope/run/2"
-    (run.folder / "metrics.jsonl").write_text('{"round": 1}\n')
-    assert not run.manifest().sealed_metrics  # it stays allowed, as the manifest says
 
 
 def test_the_committed_reference_is_read(tmp_path: Path) -> None:
@@ -84,11 +38,11 @@ def test_a_newer_run_is_refused_by_name(tmp_path: Path, number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "found", ["fedscope/run/0", "fedscope/run/x", "other/1", 1, None, "fedscope/archive/1"]
+    "found", ["fedscope/run/0", "fedscope/run/1", "fedscope/run/x", "other/1", 1, None, "fedscope/archive/1"]
 )
 def test_what_has_no_format_is_none_of_ours(found: object) -> None:
     with pytest.raises(UserError, match=r"^x has no format fedscope/run/"):
-        upgraded({"format": found}, "fedscope/run/2", "x")
+        of_format({"format": found}, "fedscope/run/2", "x")
 
 
 def test_a_changed_description_is_found(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from fedscope.checkpoints.file import stand_ins
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint, is_container
 from fedscope.checkpoints.file.fields import parse
-from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, seal, upgraded
+from fedscope.checkpoints.file.formats import CHECKPOINT_FORMAT, of_format, seal
 from fedscope.checkpoints.file.other_programs import converted_by
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError, mend
@@ -186,7 +186,7 @@ def _described(path: Path, content: object) -> VerifiedCheckpoint:
         check_plain(plain)
     except ValueError as error:
         raise UserError(f"{path} is damaged: its description {error}; restore it from a copy") from error
-    found: dict[str, Any] = upgraded(plain, CHECKPOINT_FORMAT, str(path))
+    found: dict[str, Any] = of_format(plain, CHECKPOINT_FORMAT, str(path))
     info = parse(CheckpointInfo, found["info"], str(path))
     if seal(found["info"]) != found["info_sha256"]:
         raise UserError(f"{path} is damaged: its description does not match its hash; restore it from a copy")

@@ -51,7 +51,7 @@ def checked_name(name: str, kind: str = "run name") -> str:
 
 
 def later(default: Any) -> Any:
-    """Declare a field that older records lack: with its default it is not written, so that hashes stay."""
+    """Declare a field that is written only where it is not its default, so that hashes of others stay."""
     return Field(default, exclude_if=partial(operator.eq, default))
 
 

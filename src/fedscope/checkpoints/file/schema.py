@@ -119,13 +119,13 @@ class Manifest(StrictModel):
     model: ModelSpec  # the network
     data: DataSpec  # the data set
     versions: dict[str, str]  # of fedscope and the packages that trained
-    # None of an older or an added run, and where every round's clients are new: see Round.rows
+    # None of an added run, and where every round's clients are new: see Round.rows
     rows: RowsSpec | None = later(None)
     preset: PresetUse | None = None  # that it started from
     methods: tuple[MethodCode, ...] = later(())  # of other packages
     sends: bool = later(False)  # clients start from another model than is kept
     remembers: bool = later(False)  # clients or server keep vectors between two rounds
-    sealed_metrics: bool = True  # each line of metrics.jsonl carries a check; not so in format 1
+    sealed_metrics: Literal[True] = True  # each line of metrics.jsonl carries a check
     partial: bool = False  # an import of single checkpoints: the others are elsewhere
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
     steps_deleted: bool = later(False)  # by `runs delete --local-steps`
@@ -178,12 +178,12 @@ class Round(Score):
     bytes_down: NonNegative = 0  # sent to them [bytes]
     bytes_up: NonNegative = 0  # sent by them [bytes]
     gradients: NonNegative = 0  # of the task loss that they computed [mini-batches]
-    diagnostics: Diagnostics | None = None  # of updates and local training; None in older runs
+    diagnostics: Diagnostics | None = None  # of updates and local training; None of an added run
     workers: Positive = 1  # processes that trained
     # of each worker so far [bytes]
     peak_memory_bytes: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     seconds: NonNegative = 0.0  # wall time [s]
-    seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none in older runs [s]
+    seconds_in: dict[str, NonNegative] = Field(default_factory=dict)  # by phase; none of an added run [s]
 
     @property
     def evaluated(self) -> bool:

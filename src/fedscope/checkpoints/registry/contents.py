@@ -15,7 +15,7 @@ from pydantic import Field
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import Name, StrictModel, later, parse
-from fedscope.checkpoints.file.formats import seal, upgraded
+from fedscope.checkpoints.file.formats import of_format, seal
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
 
@@ -71,7 +71,7 @@ class Contents(StrictModel):
     @classmethod
     def from_bytes(cls, content: bytes, form: str, what: str) -> "Contents":
         """Return the list in ``content``, of the format ``form``; ``what`` names it in errors."""
-        data = upgraded(parse_json(content), form, what)
+        data = of_format(parse_json(content), form, what)
         if data.pop("sha256", None) != seal(data):
             raise ValueError("its list of files does not match its hash")
         contents = parse(cls, data, what)

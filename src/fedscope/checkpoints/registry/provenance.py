@@ -75,7 +75,7 @@ def record_links(registry: RunRegistry, name: str, content: object) -> Iterator[
         analyses = _ANALYSES.validate_python(records if shown is None else shown)
     except ValidationError as error:
         raise UserError(
-            f"{name} names no analysis of a checkpoint; it was made by an older fedscope"
+            f"{name} names no analysis of a checkpoint; name the record of a figure or of an analysis"
         ) from error
     if shown is not None:
         yield Link("figure", name, {"analyses": str(len(analyses))})

@@ -76,7 +76,7 @@ def read_rows(path: Path, spec: RowsSpec, size: int | None = None) -> ClientRows
 
 
 def rows_spec(run: RunFolder, round: int = 1) -> RowsSpec | None:
-    """Return the record of a run's rows in ``round``, counted from 1; None of an older run."""
+    """Return the record of a run's rows in ``round``, counted from 1; None of an added run."""
     spec = run.manifest().rows
     if spec is None and round <= len(rounds := run.metrics()):
         spec = rounds[round - 1].rows

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import NAME, checked_name, parse
-from fedscope.checkpoints.file.formats import RUN_FORMAT, seal, upgraded
+from fedscope.checkpoints.file.formats import RUN_FORMAT, of_format, seal
 from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.errors import BusyError, UserError
 from fedscope.storage import (
@@ -181,7 +181,7 @@ class RunFolder:
             data = parse_json(read_bytes(path))
         except (OSError, ValueError) as error:
             raise UserError(f"{path} cannot be read ({error}); the run needs it") from error
-        data = upgraded(data, RUN_FORMAT, str(path))
+        data = of_format(data, RUN_FORMAT, str(path))
         if data.pop("sha256", None) != seal(data):
             raise UserError(f"{path} is damaged: it does not match its hash; restore it from a copy")
         return parse(Manifest, data, str(path))
@@ -235,7 +235,7 @@ class RunFolder:
             for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
                 if not (line.endswith(b"\n") or finished or len(line) == MOST_BYTES):
                     break
-                yield _round(line, f"{path}, line {number}", manifest.sealed_metrics)
+                yield _round(line, f"{path}, line {number}")
         if finished and not manifest.partial and number < (due := manifest.settings.rounds):
             raise UserError(f"{path} has {number} of {due} rounds; restore it from a copy")
 
@@ -263,15 +263,14 @@ class RunFolder:
         remove(self.folder / "tags" / name, below=self.root)
 
 
-def _round(line: bytes, where: str, required: bool) -> Round:
+def _round(line: bytes, where: str) -> Round:
     try:
         record: Any = parse_json(line)
     except ValueError:
         record = None
     if not isinstance(record, dict):
         raise UserError(f"{where} is no record; restore the file from a copy")
-    check = record.pop("check", None)
-    if check != seal(record)[:16] and (required or check is not None):
+    if record.pop("check", None) != seal(record)[:16]:
         raise UserError(f"{where} does not match its check; restore the file from a copy")
     return parse(Round, record, where)
 

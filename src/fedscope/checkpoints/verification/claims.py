@@ -99,7 +99,7 @@ def _misdated(name: str, info: CheckpointInfo, account: Account) -> Iterator[str
 
 def _misheld(name: str, info: CheckpointInfo, account: Account) -> Iterator[str]:
     spec = account.rows(max(1, info.round))
-    if spec is None:  # an older run, which may have been continued since
+    if spec is None:  # of an added run
         return
     held = sum(spec.counts) if info.client is None else sum(spec.counts[info.client : info.client + 1])
     if info.rows != spec.sha256:

@@ -84,7 +84,7 @@ def _described(found: RunFolder) -> Answer:
         shown.append(_rounds(metrics))
     if metrics and metrics[-1].diagnostics:
         shown.append(_diagnostics(metrics))
-    counted = [m for m in metrics if m.seconds_in]  # older runs did not count
+    counted = [m for m in metrics if m.seconds_in]  # an added run has none
     if counted:
         shown.append(("table", "Cost", ["of all rounds", "total", "per round"], _costs(counted)))
     return Answer(content, shown)

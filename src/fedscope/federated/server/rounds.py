@@ -15,7 +15,7 @@ from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.parallel.workers import Workers
 from fedscope.federated.server.bookkeeper import Probe, RoundBookkeeper
 from fedscope.federated.setup.federation import Federation
-from fedscope.storage import move, remove
+from fedscope.storage import remove
 
 
 def train(
@@ -48,8 +48,6 @@ def train(
         return bookkeeper.metrics
     if len(bookkeeper.metrics) < rounds:
         return bookkeeper.metrics
-    if not run.final.exists():  # of an earlier fedscope, which renamed the last round's model here
-        move(run.last, run.final, below=run.root)
     remove(run.last, below=run.root, missing_ok=True)
     return bookkeeper.metrics
 

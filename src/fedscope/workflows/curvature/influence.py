@@ -73,7 +73,7 @@ def with_influence(
 
 def _order(record: HessianRecord, problem: Problem, operator: LossOperator) -> Tensor:
     """Return in which order the samples' parts stand (N,): those of a kept result may be dealt otherwise."""
-    if record.batch_sizes in ((), operator.weights):  # none of an older record
+    if record.batch_sizes == (operator.weights or ()):
         return operator.loss.batches.order
     dealt = problem.batches.dealt(len(record.batch_sizes))
     return dealt.order if dealt.sizes == record.batch_sizes else problem.batches.order

@@ -107,7 +107,7 @@ def measure(
     spec = problem.info.model if problem.info else None
     named = spec is not None and spec.lora is None and not has_code(spec.name)
     known = None if again else _earlier(cache, request, criteria, None if named else operator)
-    if known and known.missing and known.record.batch_sizes not in ((), operator.weights):
+    if known and known.missing and known.record.batch_sizes != (operator.weights or ()):
         known = None  # of samples dealt otherwise: parts of both do not go into one record
     if known and not known.missing:
         found = _of_clients(trimmed(known.record, request), origin)

@@ -42,7 +42,7 @@ class _Subject(Plain):
     problem: dict[str, Any]  # as of :func:`lookup.asked_of`
     uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of the clients' rows
-    samples: str | None = None  # the hash of inputs and targets
+    samples: str  # the hash of inputs and targets
 
 
 class AnswerFile(NamedTuple):
@@ -134,8 +134,6 @@ def answer(
         return None
     subject = _Subject.read(known.content)
     sha256, of_clients = subject.checkpoint.sha256, (subject.uploads, subject.rows)
-    if subject.samples is None:  # of an older version
-        return None
     criteria = lookup.Criteria(sha256, subject.problem, __version__, *of_clients, subject.samples)
     found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, criteria)
     if found is None or found.missing:

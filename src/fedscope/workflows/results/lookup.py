@@ -86,14 +86,9 @@ def meets(record: HessianRecord, criteria: Criteria) -> bool:
         record.checkpoint.sha256 == criteria.sha256
         and criteria.samples in (None, record.samples_sha256)
         and criteria.run in (None, record.checkpoint.run)
-        and all(known.get(name) in (value, *_unsaid(name)) for name, value in criteria.problem.items())
+        and all(known.get(name) == value for name, value in criteria.problem.items())
         and criteria.version in (None, record.versions.get("fedscope"))
     )
-
-
-def _unsaid(name: str) -> tuple[None, ...]:
-    """Return what an older record may have in place of a value: no population, of the same samples."""
-    return (None,) if name == "population" else ()
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
@@ -178,7 +173,7 @@ def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
     if record.converged is not True or len(upper) < k or (request.both_ends and len(lower) < k):
         return False
     used, most = (*upper[:k], *lower), request.tol * abs(record.lambda_max.value)
-    if not request.warm and any(one.certified is False for one in used):  # None: of an older record
+    if not request.warm and any(one.certified is False for one in used):  # None: not stated
         return False
     return all(one.residual <= most for one in used)  # never, of an unknown one
 
