@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.data.loading.datasets import Split as Pictures
-from fedscope.data.sets.catalogue import load
+from fedscope.data.sets.dataset_catalogue import load
 
 VEHICLES = (0, 1, 8, 9)  # aeroplanes, cars, ships, lorries
 Split = tuple[Tensor, Tensor]

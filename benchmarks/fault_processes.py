@@ -18,7 +18,7 @@ from pathlib import Path
 from fault_commands import RESUME, adding, finish, write
 from fault_scene import HESSIAN, METHODS, TRAIN, Done, Process, Scene, figures
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 
 
 def killed_training(scene: Scene) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import run
 
 PATIENCE = 300.0  # seconds; what takes longer hangs

@@ -25,13 +25,13 @@ from fault_files import FILES
 from fault_processes import PROCESSES
 from fault_scene import Clean, Scene
 
-import fedscope.checkpoints.registry.export
+import fedscope.checkpoints.registry.plain_weights
 import fedscope.checkpoints.travel.archive
 import fedscope.checkpoints.verification.verify
 import fedscope.cli.runs.runs
-import fedscope.workflows.landscape.checkpoints
-import fedscope.workflows.report
-import fedscope.workflows.train.train  # noqa: F401  these are what the commands import, before they are forked
+import fedscope.workflows.landscape.landscape_command
+import fedscope.workflows.report_page
+import fedscope.workflows.train.train_runs  # noqa: F401  these are what the commands import, before they are forked
 from fedscope.checkpoints.file.checkpoint import versions
 
 FAULTS = PROCESSES | FILES

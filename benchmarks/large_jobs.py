@@ -82,9 +82,9 @@ def vit(folder: Path, data_dir: Path | None = None) -> None:
     from PIL import Image
     from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
 
-    from fedscope.data.sets import catalogue
+    from fedscope.data.sets import dataset_catalogue
 
-    images = catalogue.load("cifar100", data_dir=data_dir).train
+    images = dataset_catalogue.load("cifar100", data_dir=data_dir).train
     assert isinstance(images.images, torch.Tensor)
     rows = torch.randperm(len(images.labels), generator=torch.Generator().manual_seed(0))[:IMAGES].tolist()
     for part, taken in (("train", rows), ("test", rows[:1])):

@@ -4,11 +4,12 @@
 
 10,000 training images, 10 clients, Dirichlet α 0.5, rounds of 2 local epochs: 8 of ``resnet56_bottleneck``
 for the methods of FedAlign's paper and for FedBN, which needs BatchNorm, 5 of ``convnet_cifar`` for all
-others; those in ``LATER`` run longer. A run that the record or the registry has is not trained again.
-Seconds are those of whole local steps on the same batches; the methods of a family take turns, and a ratio
-is the median over the turns of the ratios to FedAvg within a turn. Costs are counted
-(:mod:`fedscope.federated.costs.cost`). The record is written after each method. All is in bf16 where the
-processor has instructions for it and in fp32 elsewhere, which the record says of each run and of the times.
+others; those in ``LATER`` run longer. A run that the record or the registry has is not trained again. Seconds
+are those of whole local steps on the same batches; the methods of a family take turns, and a ratio is the
+median over the turns of the ratios to FedAvg within a turn. Costs are counted
+(:mod:`fedscope.federated.costs.training_cost`). The record is written after each method. All is in bf16 where
+the processor has instructions for it and in fp32 elsewhere, which the record says of each run and of the
+times.
 """
 
 import argparse
@@ -25,12 +26,12 @@ from tables import row
 
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.federated.client.loop import LocalTrainer
-from fedscope.federated.costs.cost import cost
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.federated.client.local_loop import LocalTrainer
+from fedscope.federated.costs.training_cost import cost
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import Task
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
 from fedscope.process import has_bfloat16, set_up
 from fedscope.streams import torch_stream

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from machine import record
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.landscape import Hessian, cross_client, spectral_density, top_eigenpairs, trace
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
 from fedscope.landscape.heterogeneity.similarity import relative_reach

@@ -30,7 +30,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 
 RUNS, ROUNDS = 10, 4
 SETTINGS = Settings(clients=2, rounds=ROUNDS, save_clients="none", keep_every=1)

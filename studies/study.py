@@ -14,15 +14,15 @@ from jinja2 import FileSystemLoader
 from matplotlib.figure import Figure
 
 from fedscope.records.artefact import ArtefactRecord
-from fedscope.reproduce.artefacts.artefact import assemble
 from fedscope.reproduce.artefacts.filled import FilledCell
+from fedscope.reproduce.artefacts.record_of_cells import assemble
 from fedscope.reproduce.build import command, completed
 from fedscope.reproduce.gallery.gallery import SENTENCE, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import environment
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices, cells
+from fedscope.reproduce.recipes.run_cells import Choices, cells
 from fedscope.reproduce.recipes.spec import Recipe
-from fedscope.reproduce.runs.jobs import Log
+from fedscope.reproduce.runs.computations import Log
 from fedscope.storage import remove, write_text
 
 

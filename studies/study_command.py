@@ -13,7 +13,7 @@ from fedscope.errors import UserError, suggestion
 from fedscope.process import use_device
 from fedscope.reproduce.gallery.gallery import SENTENCE, SUFFIXES
 from fedscope.reproduce.plan import BuildSettings
-from fedscope.reproduce.recipes.cells import Choices, rows
+from fedscope.reproduce.recipes.run_cells import Choices, rows
 from fedscope.storage import check_target
 from studies.study import Study, build
 

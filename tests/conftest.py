@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.federated.server.rounds import train
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from tests import commands, costs, tiers, tiny
 from tests.data.layouts import make

@@ -26,7 +26,7 @@ from fedscope.cli.terminal import pulse
 pulse.EVERY = 1e8  # else a command's log would depend on how long it takes
 
 PRELOADED = [
-    *("tests.processes", "fedscope.workflows.train.train", "fedscope.reproduce.build"),
+    *("tests.processes", "fedscope.workflows.train.train_runs", "fedscope.reproduce.build"),
     *("torch.fx.experimental.symbolic_shapes", "matplotlib.backends.backend_pdf", "rich_click"),
 ]
 PATIENCE = 120  # seconds; what takes longer hangs

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

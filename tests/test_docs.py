@@ -16,7 +16,7 @@ from PIL import Image
 from builder.blocks import blocks_of
 from builder.pages import titles
 from builder.running import SHOWN, pictures, script, shown, units
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.federated.methods import METHODS
 from tests.shown import differences
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedscope import own, pretrained
-from fedscope.data.sets import catalogue
+from fedscope.data.sets import dataset_catalogue
 from fedscope.errors import UserError
 from fedscope.models.pretrained import networks
 from tests import tiny
@@ -122,8 +122,8 @@ def test_the_hub_is_asked_once_and_what_beside_may_be_meant_is_named(
     corpus = tiny.write_corpus(tmp_path / "corpus.jsonl")
     for build in (
         lambda: networks.load("hf:bsae"),
-        lambda: catalogue.load(f"text:{corpus}:16", model="hf:bsae"),
-        lambda: catalogue.load(f"images:{tiny.write_images(tmp_path / 'images')}", model="hf:bsae"),
+        lambda: dataset_catalogue.load(f"text:{corpus}:16", model="hf:bsae"),
+        lambda: dataset_catalogue.load(f"images:{tiny.write_images(tmp_path / 'images')}", model="hf:bsae"),
     ):
         asked.clear()
         with pytest.raises(UserError, match=r"no such folder here, .*--model hf:FOLDER; did you mean 'base'"):

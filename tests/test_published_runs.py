@@ -8,10 +8,10 @@ import pytest
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import File
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.travel.addresses import remote
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.travel.lists import read_list
 from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.urls import remote
 from fedscope.checkpoints.verification.verify import verify_run
 
 PROJECT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ from fedscope.checkpoints.file.fields import OPTION, parse
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.errors import UserError
-from fedscope.records.reading import read
+from fedscope.records.saved_records import read
 
 TIME = "2026-01-01T00:00:00+00:00"
 

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.augment import Pipeline, Store
 from fedscope.federated.record.method import Draw
 from fedscope.federated.record.options import Values
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.streams import torch_stream

@@ -25,7 +25,7 @@ from tables import row
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.setup import federation
-from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.paper_presets import preset
 
 PUBLISHED = 137.0  # seconds of a round of FedAvg on four RTX 2080 Ti, Mendieta et al. 2022, Table 1
 SLACK = 30.0  # seconds that a job may run beyond the limit for starting one

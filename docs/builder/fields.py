@@ -15,14 +15,14 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fedscope.records import numbers
+from fedscope.records import number_types
 
 ALIASES: list[tuple[Any, str]] = [
-    (numbers.Number, "number, or null"),
-    (numbers.Freedom, "number; null: infinite"),
-    (numbers.Count, "whole number from 0"),
-    (numbers.Interval, "[number, number]"),
-    (numbers.Grid, "numbers on the grid, a list per row"),
+    (number_types.Number, "number, or null"),
+    (number_types.Freedom, "number; null: infinite"),
+    (number_types.Count, "whole number from 0"),
+    (number_types.Interval, "[number, number]"),
+    (number_types.Grid, "numbers on the grid, a list per row"),
 ]
 WORDS = {
     float: "number",

@@ -65,7 +65,7 @@ def groups() -> dict[str, list[tuple[str, str]]]:
         page, module = home(name)
         found[page].append((name, module))
     found["runs"].sort(key=lambda entry: entry[0][0].isupper())  # functions first
-    found["runs"] += [("TrainSettings", "fedscope.api.train"), ("On", "fedscope.api.sources")]
+    found["runs"] += [("TrainSettings", "fedscope.api.train_run"), ("On", "fedscope.api.sources")]
     found["extending"] = [(name, module) for module, names in EXTENDING.items() for name in names]
     return {page: names for page, names in found.items() if names}
 

@@ -10,15 +10,15 @@ from builder.markdown import prose, table
 from fedscope.checkpoints.file.schema import CheckpointInfo, Manifest, Round
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.artefact import ArtefactRecord
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord, ObjectiveRecord
 from fedscope.records.outcomes import OutcomesRecord
-from fedscope.records.partition import PartitionRecord
-from fedscope.records.plan import PlanRecord
+from fedscope.records.partition_record import PartitionRecord
+from fedscope.records.plan_record import PlanRecord
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import RunCurves
-from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
+from fedscope.records.sharpness_record import CorrelationRecord, SharpnessRecord
 
 FOLDER = "reference/json"
 # page → its title, what writes such a record, and the models that its readers start from

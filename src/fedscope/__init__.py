@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fedscope.api.report import Report, report
     from fedscope.api.run import Run
     from fedscope.api.sharpness import SharpnessTable, sharpness
-    from fedscope.api.train import train
+    from fedscope.api.train_run import train
     from fedscope.landscape import (
         AutoPGD,
         AveragingBarrier,
@@ -112,7 +112,7 @@ _FACE = {
     "Checkpoint": "load", "Clients": "clients", "Comparison": "compare", "Curvature": "measure",
     "Landscape": "landscape", "Registry": "registry", "Report": "report", "Run": "run",
     "SharpnessTable": "sharpness", "clients": "clients", "compare": "compare", "load": "load",
-    "measure": "measure", "sharpness": "sharpness", "train": "train",
+    "measure": "measure", "sharpness": "sharpness", "train": "train_run",
 }  # fmt: skip
 _CALLABLE = ("landscape", "report")  # modules that are functions too
 

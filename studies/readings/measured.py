@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import geometric_mean
 
-from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.models import catalogue as model_catalogue
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.published import printed
 from studies.readings.reading import Reading, label

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fedscope.reproduce.plan import Plan
-from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
+from fedscope.reproduce.recipes.run_cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import Recipe, from_table
 from studies.readings.reading import Readings
 from studies.study import own_table

@@ -2,7 +2,7 @@
 
 import math
 
-from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.number_types import Count, Many, Number
 from fedscope.validation import Plain
 
 

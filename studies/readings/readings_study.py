@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.plan import BuildSettings
-from fedscope.reproduce.recipes.cells import Choices
+from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
 from studies.readings.likely_readings import TITLES, grid_of, readings_of
 from studies.readings.ratios import RatioRow, ratios_figure

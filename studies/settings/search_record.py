@@ -1,6 +1,6 @@
 """Which settings printed accuracies are likely of: the entry ``search`` of an artefact."""
 
-from fedscope.records.numbers import Count, Many
+from fedscope.records.number_types import Count, Many
 from fedscope.validation import Plain
 
 

@@ -10,7 +10,7 @@ from fedscope.figures.runs.lines import Line, Panel
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices
+from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
 from studies.settings.likely_settings import between, grid_of, search_of
 from studies.settings.search import HERE, NAME, SearchRecipe, search_recipe

@@ -17,7 +17,7 @@ from flwr.simulation import run_simulation
 from torch.nn.functional import cross_entropy
 
 from fedscope.adoption.flower import watch
-from fedscope.data.sets.catalogue import load, pipeline
+from fedscope.data.sets.dataset_catalogue import load, pipeline
 from fedscope.models.catalogue import build
 
 CLIENTS, ROUNDS = 3, 2

@@ -12,7 +12,7 @@ from fedscope.adoption.adding import add
 from fedscope.adoption.identity import Identity, identify
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build, outline

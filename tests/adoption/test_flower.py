@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fedscope.adoption.flower import watch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 
@@ -155,7 +155,7 @@ def test_a_real_simulation_is_analysed(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "simulated_app.py").write_text(
         "import torch\n"
-        "from fedscope.data.sets.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.dataset_catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
         "def net():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
         "def data():\n"

@@ -14,7 +14,7 @@ from fedscope.adoption.identity import identify
 from fedscope.adoption.layouts import look
 from fedscope.adoption.rows_file import read_partition
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.models.catalogue import build

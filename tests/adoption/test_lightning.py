@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, devices and loggers

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedscope.adoption.loop import RegisterRounds, State
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
 
 

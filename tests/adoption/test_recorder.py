@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.workflows.sources.problem import load

@@ -18,7 +18,7 @@ from fedscope.adoption.layouts import clients_of
 from fedscope.adoption.loop import RegisterRounds
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.whose import pairing_in
 from fedscope.errors import UserError
 from fedscope.workflows.sources.problem import load

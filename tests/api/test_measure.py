@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fedscope
 from fedscope.cli.hessian import command
 from fedscope.errors import UserError
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import fedscope
 from builder import commands, methods, names, pages, records
 from builder.fields import anchor, fields, meanings
 from fedscope.federated.methods import METHODS
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, DataSpec, Manifest, ModelSpec, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from tests.processes import processes
 
 SETTINGS = Settings(clients=2, rounds=3, save_clients="none")

@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from tests.checkpoints.forging import (
     Forge,
     both,

@@ -11,7 +11,7 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 
 Forge = Callable[[RunFolder], None]
 

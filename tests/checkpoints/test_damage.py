@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.state import check_state, read_state, server_vectors
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.file.state_folder import check_state, read_state, server_vectors
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError

@@ -13,7 +13,7 @@ import pytest
 
 from fedscope import storage
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
-from fedscope.checkpoints.registry.registry import NameTakenError, RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import NameTakenError, RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import is_busy, verify_root, verify_run
 from fedscope.cli.main import call
 from fedscope.errors import MENDS, BusyError, UserError

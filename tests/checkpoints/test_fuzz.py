@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.formats import seal
-from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.foreign.tensor_files import read
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import import_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError

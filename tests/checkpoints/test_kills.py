@@ -12,7 +12,7 @@ import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import SETTINGS, info, manifest, state

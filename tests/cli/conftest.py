@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.cli.terminal import verbosity
 

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.data.sets.catalogue import load, pipeline
+from fedscope.checkpoints.registry.run_registry import RunFolder
+from fedscope.data.sets.dataset_catalogue import load, pipeline
 from fedscope.figures.numbers import format_estimate
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.models.catalogue import build
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.runs.measure import compute
+from fedscope.reproduce.runs.measurements import compute
 from fedscope.workflows.sources.problem import load as load_problems
 from fedscope.workflows.sources.samples import Source
 from tests.cli.conftest import Command
@@ -78,7 +78,7 @@ def smooth(tmp_path: Path) -> nn.Module:
     torch.save(model.state_dict(), tmp_path / "small.pt")
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
-        "from fedscope.data.sets.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.dataset_catalogue import load, pipeline\n"
         "def model():\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 4), nn.Tanh(), nn.Linear(4, 10))\n"
         "def data():\n"
@@ -342,7 +342,7 @@ def test_other_data_than_the_checkpoints_is_refused(
     fedscope: Command, run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = replace(load("digits"), fingerprint="0" * 64)
-    monkeypatch.setattr("fedscope.data.sets.catalogue.load", lambda *_: other)
+    monkeypatch.setattr("fedscope.data.sets.dataset_catalogue.load", lambda *_: other)
     done = fedscope("hessian", *FAST)
     assert (done.code, "is not the data the checkpoint was trained on" in done.err) == (2, True)
 

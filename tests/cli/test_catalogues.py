@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli import figures
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
-from fedscope.workflows.results.answers import Answer
+from fedscope.workflows.results.stored_answers import Answer
 
 LISTS = [
     ["methods", "list"], ["methods", "show", "fedprox"], ["models", "list"], ["presets", "list"],

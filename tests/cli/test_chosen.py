@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.report import report_page
-from fedscope.workflows.report import as_record
+from fedscope.workflows.report_page import as_record
 from tests.cli.conftest import Command
 
 

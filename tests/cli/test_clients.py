@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedscope.figures.provenance import read_record
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "64", "--threads", "1", "--only", "loss")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.data.sets.catalogue import NAMES
+from fedscope.data.sets.dataset_catalogue import NAMES
 from tests.cli.conftest import Command
 from tests.data.layouts import make
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fedscope.cli.demo import FILES
-from fedscope.workflows import demo as workflow
-from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows import demonstration as workflow
+from fedscope.workflows.train.train_request import TrainRequest
 from tests.cli.conftest import Command
 
 SMALL = {"model": "mlp_digits", "clients": 2, "rounds": 1, "train_samples": 64, "test_samples": 32}

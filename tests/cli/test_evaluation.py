@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 
 from .conftest import Command
 

@@ -8,9 +8,9 @@ import torch
 from matplotlib.image import imread
 from torch import nn
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli.options.command import with_value
-from fedscope.data.sets.catalogue import load
+from fedscope.data.sets.dataset_catalogue import load
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "96", "--threads", "1", "--probes", "2")

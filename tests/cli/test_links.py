@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.index import INDEX
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
 from fedscope.storage import cache_dir
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli.main import SPINS, WAITING, call
 from fedscope.cli.root import COMMANDS
 from tests.cli.conftest import Command
@@ -282,7 +282,7 @@ def test_our_own_fault_is_code_1(fedscope: Command, monkeypatch: pytest.MonkeyPa
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.RunRegistry.newest_rows", broken)
+    monkeypatch.setattr("fedscope.checkpoints.registry.run_registry.RunRegistry.newest_rows", broken)
     done = fedscope("runs", "list")
     assert done.code == 1
     assert "ZeroDivisionError: oops" in done.err
@@ -293,7 +293,7 @@ def test_an_interrupt_says_how_to_go_on(fedscope: Command, monkeypatch: pytest.M
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.checkpoints.registry.registry.RunRegistry.newest_rows", interrupted)
+    monkeypatch.setattr("fedscope.checkpoints.registry.run_registry.RunRegistry.newest_rows", interrupted)
     done = fedscope("runs", "list")
     assert (done.code, done.err) == (130, "Error: interrupted; run the same command again\n")
 

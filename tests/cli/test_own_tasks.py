@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.func import functional_call, hessian
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.data.sets import own as own_data
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.data.sets import own_data as own_data
 from tests.cli.conftest import Command
 
 TASKS = """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.data.sets import own as own_data
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.data.sets import own_data as own_data
 from fedscope.federated.setup.federation import prepare
 from fedscope.own import registered
 from fedscope.workflows.sources import problems, targets

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.figures.provenance import read_record
 from tests.cli.conftest import Command
 

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.image import imread
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.data.sets.catalogue import load
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.data.sets.dataset_catalogue import load
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.cli.conftest import Command
 
@@ -58,7 +58,9 @@ def test_a_run_keeps_its_division_whatever_is_drawn_now(
     run = open_run(federation, RunRegistry(Path("runs")), "alike", resume=False)
     asked = ("data", "plot-partition", "alike", "--registry", "runs", "--json")
     trained = fedscope(*asked, "-").json
-    monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", lambda *_: np.random.default_rng(0))
+    monkeypatch.setattr(
+        "fedscope.data.partition.draw_partition.numpy_stream", lambda *_: np.random.default_rng(0)
+    )
     assert fedscope(*asked, "-").json == trained
     run.write_manifest(run.manifest().model_copy(update={"rows": None}))  # as older runs are
     assert "drawn again" in fedscope(*asked, "p.json").err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.figures.provenance import read_record
 from fedscope.workflows.results.lookup import digest
 from tests.cli.conftest import Command

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
 from tests import tiny
 

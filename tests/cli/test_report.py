@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli import hessian, plot_landscape, report
 from fedscope.workflows.sources.targets import Targets
 from tests.cli.conftest import Command
@@ -46,7 +46,7 @@ def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
     def again(*_: object, **__: object) -> None:
         raise AssertionError("it was measured again")
 
-    monkeypatch.setattr("fedscope.workflows.curvature.measure._measured", again)
+    monkeypatch.setattr("fedscope.workflows.curvature.measure_curvature._measured", again)
     monkeypatch.setattr("fedscope.workflows.landscape.cached.scan", again)
     for more in ((), ("--no-compute",)):
         assert fedscope("report", "tiny", *FEW, *more).code == 0
@@ -66,7 +66,9 @@ def test_an_interrupted_report_goes_on(
         patch.setattr("fedscope.workflows.landscape.cached.scan", interrupted)
         assert fedscope(*arguments).code == 130
     assert not Path("report.html").exists()
-    monkeypatch.setattr("fedscope.workflows.curvature.measure._measured", interrupted)  # that part is kept
+    monkeypatch.setattr(
+        "fedscope.workflows.curvature.measure_curvature._measured", interrupted
+    )  # that part is kept
     assert fedscope(*arguments).code == 0
 
 

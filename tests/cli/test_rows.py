@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from tests.cli.conftest import Command
 
 CLIENTS = ("--clients", "--client-weights", "global", "--client-probes", "3")
@@ -17,7 +17,9 @@ FEW = ("--samples", "16", "--tol", "0.1", "--probes", "2", *CLIENTS)
 @pytest.fixture
 def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions are drawn otherwise from now on."""
-    monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", lambda *_: np.random.default_rng(7))
+    monkeypatch.setattr(
+        "fedscope.data.partition.draw_partition.numpy_stream", lambda *_: np.random.default_rng(7)
+    )
 
 
 def _older(run: RunFolder, folder: Path) -> RunFolder:

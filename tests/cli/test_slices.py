@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.federated.server.rounds import train
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import GaussNewton, Hessian, top_eigenpairs
 from fedscope.workflows.sources.problem import load

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from tests.cli.conftest import Command
 
 FILE = """

@@ -8,10 +8,10 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.federated.setup.federation import open_run
 from fedscope.workflows.train import one_run
-from fedscope.workflows.train.request import TrainRequest
+from fedscope.workflows.train.train_request import TrainRequest
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "1", "--epochs", "1", "--registry", "runs")
@@ -135,7 +135,7 @@ def test_without_options_it_trains_fedavg_on_digits(
         seen.update(request.settings)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fedscope.workflows.train.train.train", stop)
+    monkeypatch.setattr("fedscope.workflows.train.train_runs.train", stop)
     assert fedscope("train").code == 130
     assert seen == {}
     assert (Settings().method, Settings().dataset) == ("fedavg", "digits")

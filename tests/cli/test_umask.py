@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
 
 SMALL = ("--samples", "16", "--threads", "1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.models.catalogue import build
 from fedscope.storage import cache_dir
 from tests.cli.conftest import Command

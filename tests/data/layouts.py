@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedscope.data.sets.catalogue import record
+from fedscope.data.sets.dataset_catalogue import record
 from tests.lazy import Lazy
 
 datasets = Lazy("datasets")

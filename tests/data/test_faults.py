@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedscope.data.sets.catalogue import load, pipeline
+from fedscope.data.sets.dataset_catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
 from tests.data.layouts import make, shard, write

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2_contingency
 
 from fedscope.data.partition.dirichlet import dirichlet_balanced, dirichlet_equal, dirichlet_in_turn
-from fedscope.data.partition.slices import Rows
+from fedscope.data.partition.regular import Rows
 from tests import tiers
 from tests.data import reference_partition as plain
 

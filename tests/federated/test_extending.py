@@ -7,13 +7,13 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
-from tests.federated.server.test_rounds import stripped
+from tests.federated.server.test_run_rounds import stripped
 
 SMALL = Settings(model="mlp_digits", clients=4, participation=0.5, rounds=2, epochs=1, lr_decay=0.9)
 

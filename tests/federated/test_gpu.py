@@ -8,7 +8,7 @@ import torch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
-from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.client.local_loop import LocalTrainer
 from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.tasks import LocalSettings, Task

@@ -13,7 +13,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.data.augment import Pipeline, Store
 from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import Divided, Divides
-from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.client.local_loop import LocalTrainer
 from fedscope.federated.methods import curvature, parse
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.network import Network
@@ -180,7 +180,7 @@ def test_two_clients_with_the_same_batches_make_fedbn_fedavg(
     def same_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
         return torch_stream(seed, purpose, round, 0)
 
-    monkeypatch.setattr("fedscope.federated.setup.samples.divided", alike)
+    monkeypatch.setattr("fedscope.federated.setup.run_samples.divided", alike)
     monkeypatch.setattr("fedscope.federated.parallel.training_round.torch_stream", same_stream)
     runs = [
         trained(

@@ -12,7 +12,7 @@ from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.deletion import delete_clients, delete_steps
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.setup.federation import open_run, prepare

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.parallel.memory import Memory

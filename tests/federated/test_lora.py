@@ -13,17 +13,17 @@ import fedscope
 from fedscope.api.sources import On
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.checkpoints.registry.rows import read_rows
+from fedscope.checkpoints.registry.client_rows import read_rows
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
-from fedscope.data.sets import catalogue
+from fedscope.data.sets import dataset_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import known
 from fedscope.figures.surface.from_records import caption
 from fedscope.figures.text.tables import hessian_table
 from fedscope.lora import LoRA
-from fedscope.models.pretrained import adapters
+from fedscope.models.pretrained import lora_adapters
 from fedscope.models.pretrained.networks import quietly
 from fedscope.own import digest
 from fedscope.streams import seeded
@@ -116,9 +116,9 @@ def test_checkpoints_and_traffic_are_the_adapters_and_the_base_is_named_and_hash
 def test_one_client_with_one_batch_takes_pefts_step() -> None:
     """W, A, B ↦ A, B − η∇ of the mean over all tokens, from the same A."""
     run = trained("step", clients=1, rounds=1, batch_size=1000)
-    data = catalogue.load(DATA, model="hf:base").train
+    data = dataset_catalogue.load(DATA, model="hf:base").train
     with seeded(0):
-        model = adapters.adapted("hf:base", LoRA(2, 8.0, ("c_attn",)))
+        model = lora_adapters.adapted("hf:base", LoRA(2, 8.0, ("c_attn",)))
     start = load_checkpoint(run.initial).state
     model.load_state_dict(start)
     assert data.targets is not None
@@ -149,7 +149,7 @@ def test_methods_of_parameters_run_and_others_say_why_not(method: str) -> None:
 
 def test_topics_are_dealt_out_as_classes_are() -> None:
     run = trained("topics", rounds=1, partition="fixed_classes", classes_per_client=1, clients=3)
-    labels = catalogue.load(DATA, model="hf:base").train.labels
+    labels = dataset_catalogue.load(DATA, model="hf:base").train.labels
     spec = run.manifest().rows
     assert spec
     held = read_rows(run.folder / "rows.zz", spec).clients

@@ -10,12 +10,12 @@ import pytest
 from torch import nn
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
-from fedscope.federated.setup.presets import presets
+from fedscope.federated.setup.paper_presets import presets
 from fedscope.models.catalogue import NETWORKS
-from fedscope.workflows.train.request import TrainRequest
-from fedscope.workflows.train.train import train
+from fedscope.workflows.train.train_request import TrainRequest
+from fedscope.workflows.train.train_runs import train
 from tests.data.layouts import make
 
 SIZES = {

@@ -11,14 +11,14 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.sets import catalogue
+from fedscope.data.sets import dataset_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
-from fedscope.federated.server.rounds import train
-from fedscope.federated.server.summary import RunSummary, summary
+from fedscope.federated.server.run_rounds import train
+from fedscope.federated.server.run_summary import RunSummary, summary
 from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.federated.runs import interrupted, resumed, trained
@@ -98,7 +98,7 @@ def test_best_is_the_model_that_counts(tmp_path: Path) -> None:
 @pytest.fixture
 def two_domains(monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """Digits in two domains, the second with inverted colours; the odd test samples belong to it."""
-    plain = catalogue.load("digits")
+    plain = dataset_catalogue.load("digits")
 
     def split(old: Split) -> Split:
         assert isinstance(old.images, Tensor)
@@ -107,7 +107,7 @@ def two_domains(monkeypatch: pytest.MonkeyPatch) -> Dataset:
         return Split(images, old.labels, domains)
 
     dataset = replace(plain, train=split(plain.train), test=split(plain.test), domains=("plain", "inverted"))
-    monkeypatch.setattr(catalogue, "load", lambda *_: dataset)
+    monkeypatch.setattr(dataset_catalogue, "load", lambda *_: dataset)
     return dataset
 
 
@@ -316,7 +316,7 @@ def test_what_cannot_go_together_is_refused(method: str, change: dict[str, objec
 
 
 def test_what_is_wrong_is_said_before_the_data_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "load", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr(dataset_catalogue, "load", lambda *_: pytest.fail("loaded"))
     for change in (
         {"alpha": -1.0}, {"model": "resnet5"}, {"method": "fedbn", "eval_model": "all"},
         {"shift": "fixed10", "rounds": 3}, {"participation": 0.01},

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.augment import Pipeline, Store
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.streams import torch_stream
 from tests.federated import reference

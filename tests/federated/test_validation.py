@@ -6,13 +6,13 @@ import torch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import OPTION, parse
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
-from fedscope.data.sets.catalogue import load as load_data
+from fedscope.data.sets.dataset_catalogue import load as load_data
 from fedscope.errors import UserError
 from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
-from fedscope.federated.server.rounds import train
-from fedscope.federated.server.summary import summary
+from fedscope.federated.server.run_rounds import train
+from fedscope.federated.server.run_summary import summary
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.run_clients import Participants

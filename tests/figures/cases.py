@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedscope.landscape.spectral.results import Density, Estimate
-from fedscope.landscape.surfaces.results import Axis, Mark, Surface
+from fedscope.landscape.spectral.spectral_results import Density, Estimate
+from fedscope.landscape.surfaces.surface_results import Axis, Mark, Surface
 from fedscope.records.entries import density_entry, finite
 from fedscope.records.estimates import Eigenvalue
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 CURVATURES = torch.tensor([8.0, 3.0, 1.0, 0.5, 0.2, 0.1], dtype=torch.float64)  # of the quadratic below
 

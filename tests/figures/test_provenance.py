@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures.provenance import made_from, read_record
 from fedscope.figures.style import save
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 RECORD = {
     "schema": "fedscope/landscape/1",

@@ -19,9 +19,9 @@ from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.surfaces import landscape_figure
-from fedscope.records.cross_client import CrossClientEntry
-from fedscope.records.hessian import DensityEntry
-from fedscope.records.landscape import BarrierEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
+from fedscope.records.hessian_record import DensityEntry
+from fedscope.records.landscape_record import BarrierEntry
 from tests.figures.cases import bowl, crossing, drift, eigenvalues, profile, spectrum, trajectory
 
 RECORD = {"checkpoint": "fedavg@25", "seed": 3}

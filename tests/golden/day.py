@@ -176,7 +176,7 @@ def rebuilt(names: list[str], place: Path) -> Iterator[tuple[str, Lines, Lines]]
 def _build(recipe: str, scale: str, registry: Path, out: Path) -> None:
     """Render an artefact from what the registry has; nothing is trained in its stead."""
     from fedscope.reproduce.plan import BuildSettings
-    from fedscope.reproduce.recipes.cells import Choices
+    from fedscope.reproduce.recipes.run_cells import Choices
     from studies.readings.readings_study import ReadingsStudy
     from studies.settings.search_study import SearchStudy
     from studies.study import build

@@ -21,9 +21,9 @@ from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Which
-from fedscope.landscape.spectral.results import Density, Trace
 from fedscope.landscape.spectral.slq_density import spectral_density
-from fedscope.statistics.intervals import interval
+from fedscope.landscape.spectral.spectral_results import Density, Trace
+from fedscope.statistics.standard_errors import interval
 
 from .coverage import TENSORS, BatchMatrices, Interval, Row
 

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Hessian, orthogonal
-from fedscope.landscape.heterogeneity.one_round.cells import LossAtWeights, _largest, cell
+from fedscope.landscape.heterogeneity.one_round.losses_at_weights import LossAtWeights, _largest, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance
 from fedscope.landscape.sharpness.pac_bayes import NoiseLevel, pac_bayes_sigma
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
-from fedscope.landscape.spectral.results import Estimate
+from fedscope.landscape.spectral.spectral_results import Estimate
 from tests.landscape.cases import mlp
 from tests.landscape.gradients.populations import Clients
 from tests.landscape.matching.test_weight_matching import perceptron

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The numbers and settings that a logger gets."""
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.loggers.logger import Logger, key, numbers, settings_of
 from fedscope.loggers.mlflow import MLflow
 from fedscope.loggers.tensorboard import TensorBoard

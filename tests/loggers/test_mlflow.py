@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.logger import numbers
 from fedscope.loggers.mlflow import MLflow

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.several import logged
 

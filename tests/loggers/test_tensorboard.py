@@ -3,7 +3,7 @@
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.loggers.several import logged
 from fedscope.loggers.tensorboard import TensorBoard

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedscope.checkpoints.file.layout import files
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.loggers.logger import key
 from fedscope.loggers.several import logged
 from fedscope.loggers.wandb import WandB

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from fedscope.checkpoints.file.schema import ModelSpec
-from fedscope.data.sets.catalogue import DATASETS
+from fedscope.data.sets.dataset_catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS, build, outline
+from fedscope.models.network_summary import summary
 from fedscope.models.resnet import ResNet, blocks
-from fedscope.models.summary import summary
 from fedscope.models.transformer import VisionTransformer
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedscope.models.catalogue import build, outline
-from fedscope.models.cost import multiply_accumulates, operations
+from fedscope.models.network_cost import multiply_accumulates, operations
 from fedscope.models.products import products
 from fedscope.models.resnet import ResNet
 from fedscope.models.slimmable import channels, slim

@@ -11,9 +11,9 @@ from torch.func import functional_call, vmap
 from fedscope.errors import UserError
 from fedscope.federated.record.flat import FlatModel
 from fedscope.models.catalogue import build
-from fedscope.models.depth import gated
 from fedscope.models.resnet import Padded, ResNet, padded
 from fedscope.models.slimmable import channels, slim
+from fedscope.models.stochastic_depth import gated
 from tests import tiers
 
 CASES = [  # network, head, width, divisor

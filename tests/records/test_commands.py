@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.records.commands import reference, registry_option
 
 

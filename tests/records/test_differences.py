@@ -12,8 +12,8 @@ from scipy.stats import t as student
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, orthogonal, trace
 from fedscope.records.differences import Difference, compared, differences, judged
-from fedscope.records.reading import hessians
-from fedscope.statistics.intervals import data_stderr
+from fedscope.records.saved_records import hessians
+from fedscope.statistics.standard_errors import data_stderr
 from tests.landscape.cases import Case, mlp
 
 Json = dict[str, Any]

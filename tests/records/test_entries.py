@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedscope.landscape import spectral_density
-from fedscope.landscape.spectral.results import Estimate
+from fedscope.landscape.spectral.spectral_results import Estimate
 from fedscope.records.entries import density_entry, estimate_entry
 from tests.landscape.cases import matrix_operator, symmetric
 

@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from fedscope.errors import UserError
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.reading import hessians, landscapes, read
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.saved_records import hessians, landscapes, read
 from tests.figures.records import curvature, landscape
 
 KEPT = Path(__file__).parents[2] / "checkpoints" / "papers" / ".analysis"

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedscope.landscape import top_eigenpairs
 from fedscope.records.differences import differences
 from fedscope.records.entries import eigenvalues, finite
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from tests import tiers
 from tests.landscape.features import Features
 

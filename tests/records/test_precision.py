@@ -3,7 +3,7 @@
 from itertools import permutations
 
 from fedscope.records.precision import most_precise
-from fedscope.records.reading import hessians
+from fedscope.records.saved_records import hessians
 from tests.figures.records import curvature
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedscope.records.hessian import ProblemEntry
+from fedscope.records.hessian_record import ProblemEntry
 
 USUAL = {"samples": 8, "split": "train", "engine": "fedscope", "reading": "paper"}
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import fedscope.report as report
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.reading import hessians, landscapes
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import hessians, landscapes
 
 Json = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """The report's clients: their own numbers, and H_N and H_D of every pair."""
 
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.report.clients import pair_charts
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature

@@ -7,8 +7,8 @@ import pytest
 import fedscope.report as report
 from fedscope.figures.intervals import reach
 from fedscope.records.client_means import gap
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.report.clients_by_round import clients_by_round
 from fedscope.report.look import Chart
 from fedscope.report.subjects import subjects

@@ -2,7 +2,7 @@
 
 import fedscope.report as report
 from fedscope.figures.text.clients import clients_tables
-from fedscope.records.reading import hessians
+from fedscope.records.saved_records import hessians
 from fedscope.report.parting import round_parts
 from tests.figures.clients.records import record
 from tests.figures.records import curvature

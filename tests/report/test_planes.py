@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.report.planes import caption
 from tests.figures.records import curvature, landscape, profile, run
 from tests.report.pages import landscape_page, report_page

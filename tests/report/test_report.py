@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.records.hessian import HessianRecord, NegativeMass
-from fedscope.records.reading import read
+from fedscope.records.hessian_record import HessianRecord, NegativeMass
+from fedscope.records.saved_records import read
 from fedscope.report.cells import told
 from fedscope.report.metrics import curvature_table, negative_mass
 from fedscope.report.spectra import spectrum_chart

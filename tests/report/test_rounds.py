@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.runs import RunRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.report.look import Chart
 from fedscope.report.rounds import curvature_by_round
 from fedscope.report.subjects import subjects

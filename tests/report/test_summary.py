@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.reading import hessians
-from fedscope.records.runs import RunRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import hessians
 from fedscope.report.subjects import subjects
 from fedscope.report.summary import Summary, summary
 from fedscope.report.verdicts import best, sentences

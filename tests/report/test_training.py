@@ -6,7 +6,7 @@ import pytest
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.records.runs import RunRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.report.curves import convergence, diagnostics
 from fedscope.report.subjects import subjects
 from fedscope.report.training import final_accuracy, runs_table, training_table

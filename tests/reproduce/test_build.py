@@ -12,7 +12,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.figures import build_command
 from fedscope.errors import UserError
 from fedscope.records.commands import DEFAULT
@@ -20,11 +20,11 @@ from fedscope.reproduce import plan as planning
 from fedscope.reproduce.build import build, command
 from fedscope.reproduce.gallery.gallery import INDEX, index, records
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices, cells
+from fedscope.reproduce.recipes.run_cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
-from fedscope.reproduce.runs import kinds
-from fedscope.reproduce.runs import measure as measuring
-from fedscope.reproduce.runs.train import train_job
+from fedscope.reproduce.runs import measure_kinds
+from fedscope.reproduce.runs import measurements as measuring
+from fedscope.reproduce.runs.missing_runs import train_job
 from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow
@@ -251,7 +251,7 @@ def test_answers_that_cannot_be_told_leave_an_artefact_whole(
     def failing(*_: object) -> None:
         raise UserError("the data are gone")
 
-    monkeypatch.setitem(kinds.KINDS, "outcomes", failing)
+    monkeypatch.setitem(measure_kinds.KINDS, "outcomes", failing)
     one, said = recipe("fedfor/table2", "smoke"), list[str]()
     registry = tmp_path / "registry"
     shutil.copytree(place.registry, registry)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices
+from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import recipe
-from fedscope.reproduce.runs.jobs import run_all
+from fedscope.reproduce.runs.computations import run_all
 
 
 def test_a_plan_that_is_refreshed_sees_the_run_and_has_its_results_left(tmp_path: Path) -> None:

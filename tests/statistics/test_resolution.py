@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import EstimateEntry, Symbol
 from fedscope.statistics.resolution import is_resolved
 from tests.figures.records import crossed

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fedscope.statistics.intervals import effective_number, interval, sample_error
+from fedscope.statistics.standard_errors import effective_number, interval, sample_error
 
 
 def test_normal_values_have_all_degrees_of_freedom_but_one() -> None:

@@ -30,16 +30,16 @@ KNOWN = {
     ("checkpoints/travel/store.py", "self._files.open"),  # of fsspec: elsewhere than here
     ("checkpoints/travel/history.py", "TemporaryDirectory"),  # of a history without files
     ("workflows/catalogues.py", "file.read_bytes"),
-    ("data/loading/cache.py", "np.memmap"),
-    ("data/loading/cache.py", "np.save"),
+    ("data/loading/array_cache.py", "np.memmap"),
+    ("data/loading/array_cache.py", "np.save"),
     ("data/reading/decoding.py", "Image.open"),
-    ("data/reading/files.py", "np.save"),
-    ("federated/setup/presets.py", "read_text"),
+    ("data/reading/encoded_images.py", "np.save"),
+    ("federated/setup/paper_presets.py", "read_text"),
     ("loggers/several.py", "group.open"),
     ("loggers/several.py", "logger.open"),
     ("reproduce/recipes/published.py", "path.read_text"),
     ("workflows/train/trial.py", "TemporaryDirectory"),  # of a trial's registry
-    ("testing/methods.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
+    ("testing/method_laws.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),
     ("figures/provenance.py", "Image.open"),
     ("report/page.py", "figure.savefig"),

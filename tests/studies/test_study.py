@@ -14,7 +14,7 @@ from fedscope.reproduce.gallery.gallery import supplement
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.plan import BuildSettings
-from fedscope.reproduce.recipes.cells import Choices
+from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import SCALES, recipe
 from studies.readings import readings_study
 from studies.readings.readings_recipe import measured_cells, readings_recipe

@@ -8,10 +8,10 @@ import click
 import pytest
 
 from fedscope.cli import hessian, plot_landscape, report
-from fedscope.cli.options.reading import CROSSING, RESAMPLING, request_of
+from fedscope.cli.options.published_code import CROSSING, RESAMPLING, request_of
 from fedscope.errors import UserError
 from fedscope.workflows.landscape.named_slices import Plane
-from fedscope.workflows.report import ReportRequest
+from fedscope.workflows.report_page import ReportRequest
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
 

@@ -12,8 +12,8 @@ from fedscope.adoption.layouts import RunLayout, look
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.schema import ModelSpec
 from fedscope.checkpoints.foreign.fitting import Fitted
-from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.foreign.tensor_files import read
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.whose import pairing_in
 from fedscope.choices import BatchNormMode
 from fedscope.storage import remove_tree

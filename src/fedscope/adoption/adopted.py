@@ -10,8 +10,8 @@ from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
 from fedscope.checkpoints.file.fields import UNKNOWN, checked_name, parse
 from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.checkpoints.registry.rows import packed
+from fedscope.checkpoints.registry.client_rows import packed
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError
 from fedscope.pairing import MENDS

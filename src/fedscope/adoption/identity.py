@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from fedscope.adoption.rows_file import read_partition
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
 from fedscope.checkpoints.foreign.fitting import STATISTICS, Fitted, fit
-from fedscope.checkpoints.registry.rows import ClientRows
+from fedscope.checkpoints.registry.client_rows import ClientRows
 from fedscope.choices import BatchNormMode
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset
-from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.data.sets.own import source_of
+from fedscope.data.sets import dataset_catalogue as data_catalogue
+from fedscope.data.sets.own_data import source_of
 from fedscope.errors import UserError
 from fedscope.models import catalogue as model_catalogue
-from fedscope.models import own
+from fedscope.models import users_network
 from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
 
 
@@ -137,7 +137,7 @@ def _held(path: Path, rows: ClientRows, samples: int) -> str:
 
 def _named(model: str | nn.Module) -> tuple[ModelSpec, Mapping[str, Tensor]]:
     """Return a network of the user's own by its name only: what it takes is not known."""
-    network = own.network(model) if isinstance(model, str) else model
+    network = users_network.network(model) if isinstance(model, str) else model
     name = model if isinstance(model, str) else type(network).__name__
     return ModelSpec(name=name), network.state_dict(keep_vars=True)
 
@@ -146,11 +146,13 @@ def _own(
     name: str, dataset: Dataset, pipeline: Pipeline
 ) -> tuple[tuple[ModelSpec, Mapping[str, Tensor]], tuple[str, ...]]:
     """Return a network of the user's own with its classes; if it gives none, by its name, and why."""
-    network = own.network(name)
+    network = users_network.network(name)
     state = network.state_dict(keep_vars=True)
     try:
-        classes = own.check_classifier(network, name, *dataset.tried(pipeline), dataset.least_outputs)
-    except own.FailsError as error:
+        classes = users_network.check_classifier(
+            network, name, *dataset.tried(pipeline), dataset.least_outputs
+        )
+    except users_network.FailsError as error:
         raise UserError(f"{error}; name the data that it takes, in the catalogue or not") from error
     except UserError as error:
         return (ModelSpec(name=name), state), (f"{error}; name --model and --data when you analyse it",)

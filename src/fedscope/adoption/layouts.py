@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.other_programs import check_whole
-from fedscope.checkpoints.foreign.reading import SHARDED, SINGLE, clients_in, numbered, read
+from fedscope.checkpoints.foreign.tensor_files import SHARDED, SINGLE, clients_in, numbered, read
 from fedscope.choices import Told
 from fedscope.errors import UserError
 

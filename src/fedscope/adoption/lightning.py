@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from fedscope.adoption.recorder import About, Recorder, scores
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.extras import needed
 
 with needed("lightning", "fedscope.adoption.lightning"):

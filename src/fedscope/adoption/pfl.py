@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from torch import Tensor, nn
 
 from fedscope.adoption.recorder import Federated, Recorder, scores
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.extras import needed
 

@@ -15,7 +15,7 @@ from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.foreign.fitting import fit
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
 from fedscope.pairing import numbered

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.checkpoints.foreign.arrays import read_arrays
-from fedscope.checkpoints.registry.rows import ClientRows, Rows
+from fedscope.checkpoints.registry.client_rows import ClientRows, Rows
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes
 from fedscope.storage.limits import parse_json

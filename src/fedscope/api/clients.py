@@ -7,8 +7,8 @@ from typing import Unpack
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedscope.api.printed_results import Recorded, axes_of, on_screen
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import Anchor, BatchNormMode
@@ -23,12 +23,12 @@ from fedscope.figures.style import paper_style
 from fedscope.figures.text.client_rounds import RoundsKind, rounds_tables
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.tables import Table
-from fedscope.records.clients import ClientsRecord, Quantity
+from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
-from fedscope.workflows.clients.checkpoints import clients as measured
-from fedscope.workflows.clients.request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen
+from fedscope.workflows.clients.clients_command import clients as measured
+from fedscope.workflows.clients.clients_request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen
 from fedscope.workflows.run_records import runs_of
-from fedscope.workflows.sources.rounds import along
+from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.run_clients import UPLOADS
 
 

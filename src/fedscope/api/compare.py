@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedscope.api.measure import Curvature, curvatures_of
-from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.printed_results import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError, check_keywords

@@ -7,8 +7,8 @@ from typing import Unpack
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedscope.api.printed_results import Recorded, axes_of, on_screen
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found, names_of, targets_of
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, DirectionsName, Precision
@@ -20,8 +20,8 @@ from fedscope.figures.style import paper_style
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.workflows.landscape.checkpoints import landscapes
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.workflows.landscape.landscape_command import landscapes
 from fedscope.workflows.landscape.named_slices import THROUGH, Plane
 from fedscope.workflows.landscape.scan import scan
 

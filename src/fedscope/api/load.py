@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from torch import nn
 
-from fedscope.api.shown import Result
+from fedscope.api.printed_results import Result
 from fedscope.api.sources import On, Weights, found
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.errors import check_keywords
@@ -12,7 +12,7 @@ from fedscope.figures.text.tables import Table
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.workflows.curvature.measure import OPERATORS
+from fedscope.workflows.curvature.measure_curvature import OPERATORS
 from fedscope.workflows.sources.problem import Problem
 
 

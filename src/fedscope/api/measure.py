@@ -6,8 +6,8 @@ from typing import Any, Unpack
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedscope.api.printed_results import Drawn, axes_of, on_screen
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Drawn, axes_of, on_screen
 from fedscope.api.sources import Found, On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, OperatorName
@@ -18,12 +18,12 @@ from fedscope.figures.provenance import made_from
 from fedscope.figures.spectrum.from_records import draw
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.tables import Table, hessian_table
-from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Eigenvalue
-from fedscope.records.hessian import DensityEntry, HessianRecord, TraceEntry
-from fedscope.records.influence import Influence
-from fedscope.workflows.curvature.influence import images_of
-from fedscope.workflows.curvature.measure import measure as measured
+from fedscope.records.hessian_record import DensityEntry, HessianRecord, TraceEntry
+from fedscope.records.influence_entry import Influence
+from fedscope.workflows.curvature.influential_samples import images_of
+from fedscope.workflows.curvature.measure_curvature import measure as measured
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.problem import Problem
 

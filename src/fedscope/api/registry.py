@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedscope.api.printed_results import Result
 from fedscope.api.reporting import reporter
 from fedscope.api.run import Run
-from fedscope.api.shown import Result
 from fedscope.api.sources import registry_folder
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.figures.text.tables import Table
 from fedscope.workflows.progress import SILENT, Reporter

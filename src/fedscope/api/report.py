@@ -7,11 +7,11 @@ from typing import Any, Unpack
 from fedscope.api.reporting import reporter
 from fedscope.api.sources import On, Weights, names_of, targets_of
 from fedscope.errors import UserError, check_keywords
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.storage import write_text
-from fedscope.workflows.report import ReportRequest
-from fedscope.workflows.report import report as made
+from fedscope.workflows.report_page import ReportRequest
+from fedscope.workflows.report_page import report as made
 
 
 class Report:

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedscope.api.shown import Drawn, axes_of, on_screen
+from fedscope.api.printed_results import Drawn, axes_of, on_screen
 from fedscope.api.sources import Reference, Referring
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.figures.kinds import RunsKind
 from fedscope.figures.runs.drawings import draw

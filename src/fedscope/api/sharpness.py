@@ -6,8 +6,8 @@ from typing import Unpack
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from fedscope.api.printed_results import Recorded, axes_of, on_screen
 from fedscope.api.reporting import reporter
-from fedscope.api.shown import Recorded, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, ReadingName
@@ -16,10 +16,10 @@ from fedscope.figures.runs.sharpness import draw_values, values_figure
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.sharpness import sharpness_table
 from fedscope.figures.text.tables import Table
-from fedscope.records.sharpness import SharpnessEntry, SharpnessRecord
 from fedscope.records.sharpness_compared import compared
-from fedscope.workflows.sharpness.measure import measure
-from fedscope.workflows.sharpness.request import SharpnessRequest
+from fedscope.records.sharpness_record import SharpnessEntry, SharpnessRecord
+from fedscope.workflows.sharpness.measure_sharpness import measure
+from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest
 
 
 class SharpnessTable(Recorded[SharpnessRecord]):

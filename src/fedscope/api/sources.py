@@ -15,8 +15,8 @@ from torch.utils.data import Dataset
 from fedscope.api.reporting import reporter
 from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.foreign.fitting import fit
-from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.foreign.tensor_files import read
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.errors import UserError
 from fedscope.factories import called, imported
@@ -25,7 +25,7 @@ from fedscope.landscape.loss.batchnorm import statistics
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.process import use_device
-from fedscope.workflows.sources.own import own_batches, own_samples, train_part
+from fedscope.workflows.sources.own_problem import own_batches, own_samples, train_part
 from fedscope.workflows.sources.problem import Problem, own_problem
 from fedscope.workflows.sources.problems import file_or_registered, problems
 from fedscope.workflows.sources.samples import Source

@@ -16,7 +16,7 @@ from fedscope.figures.kinds import ClientsKind
 from fedscope.figures.text.client_rounds import RoundsKind, by_run, rounds_tables
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
-from fedscope.workflows.clients.request import (
+from fedscope.workflows.clients.clients_request import (
     FAST,
     MEASURES,
     PROBES,
@@ -27,12 +27,12 @@ from fedscope.workflows.clients.request import (
     Measure,
     chosen,
 )
-from fedscope.workflows.sources.rounds import along
+from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
     from fedscope.figures.text.tables import Table
-    from fedscope.records.clients import ClientsRecord
+    from fedscope.records.clients_record import ClientsRecord
 
 Kind = ClientsKind | RoundsKind
 Width = Literal["column", "page"]
@@ -113,7 +113,7 @@ def command(
     request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
     if figure:
         _check_shown(kind, parts, Path(figure), len(targets.checkpoints), along=bool(round_range))
-    from fedscope.workflows.clients.checkpoints import clients  # torch: not for --help
+    from fedscope.workflows.clients.clients_command import clients  # torch: not for --help
     from fedscope.workflows.sources.run_clients import UPLOADS
 
     if round_range:

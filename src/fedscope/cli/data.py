@@ -9,7 +9,7 @@ import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.lazy import LazyGroup
-from fedscope.workflows.results.answers import Answer
+from fedscope.workflows.results.stored_answers import Answer
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}
 
@@ -25,7 +25,7 @@ def command() -> None:
 def list_data(data_dir: Path | None, json_target: str | None) -> None:
     """List all data sets, and where each would come from."""
     from fedscope.cli.terminal import answers
-    from fedscope.data.loading.root import root
+    from fedscope.data.loading.data_folder import root
     from fedscope.storage import cache_dir
 
     fetched = sorted(str(file) for file in cache_dir().glob("*-hub/meta.json"))
@@ -37,7 +37,7 @@ def list_data(data_dir: Path | None, json_target: str | None) -> None:
 
 
 def _listed(data_dir: Path | None) -> Answer:
-    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.dataset_catalogue import DATASETS
     from fedscope.data.sets.inspection import describe, whereabouts
     from fedscope.own import DATASETS as REGISTERED
     from fedscope.own import registered
@@ -72,7 +72,7 @@ def show(name: str, json_target: str | None) -> None:
     catalogues.check("dataset", name)
     facts = catalogues.cached("dataset", _facts).get(name)
     if facts is None:
-        from fedscope.data.sets.catalogue import record
+        from fedscope.data.sets.dataset_catalogue import record
         from fedscope.data.sets.inspection import describe
 
         facts = describe(record(name))
@@ -83,7 +83,7 @@ def show(name: str, json_target: str | None) -> None:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.dataset_catalogue import DATASETS
     from fedscope.data.sets.inspection import describe
 
     return {name: describe(record) for name, record in DATASETS.items()}
@@ -100,7 +100,7 @@ def check(name: str, data_dir: Path | None, json_target: str | None) -> None:
     where something is missing or wrong.
     """
     from fedscope.cli.terminal import console
-    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.dataset_catalogue import DATASETS
     from fedscope.data.sets.inspection import inspect, present
     from fedscope.errors import UserError
 

@@ -34,7 +34,7 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     from fedscope.figures.spectrum import from_records as spectra
     from fedscope.figures.style import save
     from fedscope.figures.surface import from_records as surfaces
-    from fedscope.workflows.demo import demo
+    from fedscope.workflows.demonstration import demo
 
     own = console.REPORTER
     timed = replace(own, stage=_timed(own.stage, spent), rounds=_timed(own.rounds, spent))

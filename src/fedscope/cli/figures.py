@@ -19,7 +19,7 @@ from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import check_target
-from fedscope.workflows.results.answers import Answer
+from fedscope.workflows.results.stored_answers import Answer
 
 if TYPE_CHECKING:
     from fedscope.reproduce.plan import Plan
@@ -59,7 +59,7 @@ def list_recipes(scale: str, registry: Path, json_target: str | None) -> None:
 
 def _listed(scale: str, registry: Path) -> Answer:
     from fedscope.reproduce.plan import BuildSettings, Plan
-    from fedscope.reproduce.recipes.cells import Choices
+    from fedscope.reproduce.recipes.run_cells import Choices
     from fedscope.reproduce.recipes.spec import names, recipe
     from fedscope.workflows.progress import duration
 
@@ -131,7 +131,7 @@ def build_command(
     from fedscope.reproduce.build import build
     from fedscope.reproduce.gallery.gallery import SUFFIXES
     from fedscope.reproduce.plan import BuildSettings, Plan
-    from fedscope.reproduce.recipes.cells import Choices, rows
+    from fedscope.reproduce.recipes.run_cells import Choices, rows
 
     chosen = Choices(seeds, only or None, rounds)
     recipes = [one for one in _recipes(names, scale) if not only or not one.columns or _has(one, only)]

@@ -12,21 +12,21 @@ from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
-from fedscope.cli.options.reading import best_of_runs, request_of
+from fedscope.cli.options.published_code import best_of_runs, request_of
 from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.kinds import SpectrumKind
 from fedscope.figures.text.labels import label
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.requests import LISTED, Engine, Request
 from fedscope.workflows.results import answer_files, lookup
-from fedscope.workflows.results.answers import Answer, stamps, store
-from fedscope.workflows.sources.rounds import along_given
+from fedscope.workflows.results.stored_answers import Answer, stamps, store
+from fedscope.workflows.sources.chosen_rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.workflows.curvature.checkpoints import MeasuredCheckpoint
+    from fedscope.workflows.curvature.hessian_command import MeasuredCheckpoint
 
 GlobalModel = Literal["final", "best"]
 GROUPS = {
@@ -180,7 +180,7 @@ def command(
     )
     if place and _answered(place, targets, request, json_target):
         return
-    from fedscope.workflows.curvature.checkpoints import curvature  # torch: not for --help
+    from fedscope.workflows.curvature.hessian_command import curvature  # torch: not for --help
 
     if figure:
         from fedscope.figures.style import check_format  # matplotlib: not for a table
@@ -204,8 +204,8 @@ def command(
 
 
 def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:
-    from fedscope.workflows.curvature.checkpoints import plans
-    from fedscope.workflows.curvature.plan import described
+    from fedscope.workflows.curvature.hessian_command import plans
+    from fedscope.workflows.curvature.measurement_plan import described
 
     found = plans(targets, request, console.REPORTER, memory=memory)
     if not console.in_json(target, console.one_or_all([plan.to_json() for plan in found])):
@@ -260,7 +260,7 @@ def _draw(found: Sequence["MeasuredCheckpoint"], kind: SpectrumKind, path: Path)
     from fedscope.figures.provenance import made_from
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import save
-    from fedscope.workflows.curvature.influence import images_of
+    from fedscope.workflows.curvature.influential_samples import images_of
 
     records = [measured.record for measured in found]
     images = images_of(found[0].problem, records[0]) if kind == "influence" else None

@@ -142,7 +142,7 @@ def _vectors(vectors: "Sequence[Vector]") -> str:
 
 def _gradients(method: "Method") -> int | None:
     """Return the gradients of the task loss per step; nothing where another package's method cannot say."""
-    from fedscope.federated.costs.cost import gradients_per_step
+    from fedscope.federated.costs.training_cost import gradients_per_step
     from fedscope.federated.record.checked import checked
 
     try:

@@ -19,8 +19,8 @@ from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
     from fedscope.models.catalogue import CatalogueNetwork
+    from fedscope.models.network_summary import NetworkSummary
     from fedscope.models.resnet import ResNet
-    from fedscope.models.summary import NetworkSummary
 
 Facts = dict[str, Any]
 
@@ -71,9 +71,9 @@ def list_models(json_target: str | None) -> None:
 
 
 def _facts() -> tuple[list[Facts], dict[str, str]]:
-    from fedscope.data.sets.catalogue import DATASETS
+    from fedscope.data.sets.dataset_catalogue import DATASETS
     from fedscope.models.catalogue import NETWORKS, outline
-    from fedscope.models.summary import summary
+    from fedscope.models.network_summary import summary
 
     found = [
         _describe(
@@ -119,7 +119,7 @@ def show(json_target: str | None, **given: Any) -> None:
 def _shown(variant: Variant) -> Facts:
     """Return the facts of a network for these images, and what the methods cost on it."""
     from fedscope.models.catalogue import find, outline
-    from fedscope.models.summary import summary
+    from fedscope.models.network_summary import summary
 
     name, head, shortcut = variant.name, variant.head, variant.shortcut
     record = find(name)

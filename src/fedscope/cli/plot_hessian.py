@@ -26,7 +26,7 @@ def command(records: tuple[Path, ...], kind: SpectrumKind, out: str) -> None:
     from fedscope.figures.provenance import made_from, read_records
     from fedscope.figures.spectrum.from_records import draw
     from fedscope.figures.style import check_format, save
-    from fedscope.records.reading import hessians
+    from fedscope.records.saved_records import hessians
 
     check_format(Path(out))
     found = hessians(read_records(records))

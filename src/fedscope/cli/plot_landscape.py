@@ -22,7 +22,7 @@ from fedscope.storage import write_text
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.records.landscape import LandscapeRecord
+    from fedscope.records.landscape_record import LandscapeRecord
     from fedscope.workflows.landscape.named_slices import Plane
 
 LEAST, MOST = 3, 1001  # points along an axis
@@ -115,8 +115,8 @@ def command(
         _check_output(target, has_rounds=bool(round_range or saved) or directions == "pca")
     from fedscope.figures.provenance import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
-    from fedscope.records.reading import landscapes as landscape_records
-    from fedscope.workflows.landscape.checkpoints import landscapes  # torch: not for --help
+    from fedscope.records.saved_records import landscapes as landscape_records
+    from fedscope.workflows.landscape.landscape_command import landscapes  # torch: not for --help
     from fedscope.workflows.landscape.named_slices import Plane
 
     plane = Plane(

@@ -7,13 +7,13 @@ import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
-from fedscope.cli.options.settings import settings
-from fedscope.cli.options.unused import flags_given
+from fedscope.cli.options.settings_options import settings
+from fedscope.cli.options.without_effect import flags_given
 from fedscope.cli.terminal import console
 from fedscope.figures.kinds import PartitionKind
 
 if TYPE_CHECKING:
-    from fedscope.records.partition import PartitionRecord
+    from fedscope.records.partition_record import PartitionRecord
 
 MADE_OF = ("run", "dataset", "fingerprint", "train_samples", "partition", "seed")  # kept in the figure
 
@@ -59,7 +59,7 @@ def command(
 
     from fedscope.figures.runs.partition import partition_figure
     from fedscope.figures.style import check_format, save
-    from fedscope.workflows.partition import partition  # torch: not for --help
+    from fedscope.workflows.divided_data import partition  # torch: not for --help
 
     check_format(Path(out))
     record = partition(

@@ -45,7 +45,7 @@ def command(
     Runs that differ in their seed alone become one line with a band. Nothing is trained or measured:
     curvature is what `fedscope hessian` left in the registry.
     """
-    from fedscope.checkpoints.registry.registry import RunRegistry
+    from fedscope.checkpoints.registry.run_registry import RunRegistry
     from fedscope.cli.terminal import console
     from fedscope.errors import UserError
     from fedscope.figures.provenance import read_records

@@ -47,7 +47,7 @@ def show(name: str, json_target: str | None) -> None:
     catalogues.check("preset", name)
     known = catalogues.cached("preset", _facts)
     if name not in known:
-        from fedscope.federated.setup.presets import preset
+        from fedscope.federated.setup.paper_presets import preset
 
         preset(name)
     found = known[name]
@@ -73,6 +73,6 @@ def show(name: str, json_target: str | None) -> None:
 
 
 def _facts() -> dict[str, dict[str, Any]]:
-    from fedscope.federated.setup.presets import presets
+    from fedscope.federated.setup.paper_presets import presets
 
     return {name: preset.describe() for name, preset in presets().items()}

@@ -18,7 +18,7 @@ from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.workflows.report import ReportRequest
+    from fedscope.workflows.report_page import ReportRequest
 
 GROUPS = {
     "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute", "--dry-run"),
@@ -78,8 +78,8 @@ def command(
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
     from fedscope.figures.provenance import read_record
-    from fedscope.records.reading import read
-    from fedscope.workflows.report import ReportRequest, report  # torch: not for --help
+    from fedscope.records.saved_records import read
+    from fedscope.workflows.report_page import ReportRequest, report  # torch: not for --help
 
     request = ReportRequest(
         targets,
@@ -106,8 +106,8 @@ def command(
 
 
 def _show_outlook(request: "ReportRequest", target: str | None) -> None:
-    from fedscope.workflows.curvature.checkpoints import plans
-    from fedscope.workflows.curvature.plan import described
+    from fedscope.workflows.curvature.hessian_command import plans
+    from fedscope.workflows.curvature.measurement_plan import described
     from fedscope.workflows.landscape.named_slices import Plane
     from fedscope.workflows.landscape.outlook import outlooks
 

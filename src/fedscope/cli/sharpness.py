@@ -13,12 +13,18 @@ from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.workflows.sharpness.request import QUANTITIES, USUAL, SharpnessRequest, check_request, chosen
-from fedscope.workflows.sources.rounds import along_given
+from fedscope.workflows.sharpness.sharpness_request import (
+    QUANTITIES,
+    USUAL,
+    SharpnessRequest,
+    check_request,
+    chosen,
+)
+from fedscope.workflows.sources.chosen_rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.records.sharpness import CorrelationRecord, SharpnessRecord
+    from fedscope.records.sharpness_record import CorrelationRecord, SharpnessRecord
 
 Kind = Literal["values", "gap"]
 GROUPS = {
@@ -110,7 +116,7 @@ def command(
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
-    from fedscope.workflows.sharpness.checkpoints import sharpness  # torch: not for --help
+    from fedscope.workflows.sharpness.sharpness_command import sharpness  # torch: not for --help
 
     records = sharpness(targets, request, console.REPORTER, again=recompute)
     found = None

@@ -12,14 +12,14 @@ from click.core import ParameterSource
 
 from fedscope.cli.options import completion, config, shared
 from fedscope.cli.options.command import Command
-from fedscope.cli.options.settings import settings
-from fedscope.cli.options.unused import flags_given
+from fedscope.cli.options.settings_options import settings
+from fedscope.cli.options.without_effect import flags_given
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues
 
 if TYPE_CHECKING:
-    from fedscope.workflows.train.request import TrainedRun
+    from fedscope.workflows.train.train_request import TrainedRun
 
 GROUPS = {
     "Most used": ("--method", "--dataset", "--model", "--clients", "--rounds", "--name"),
@@ -126,8 +126,8 @@ def command(
     if seeds and ctx.get_parameter_source("seed") is ParameterSource.COMMANDLINE:
         raise UserError("--seed is one run's, and --seeds are several; leave one of them out")
     options_given = ctx.meta.get(config.OPTIONS, {}) | _pairs(given)
-    from fedscope.workflows.train.request import TrainRequest  # torch: not for --help
-    from fedscope.workflows.train.train import train
+    from fedscope.workflows.train.train_request import TrainRequest  # torch: not for --help
+    from fedscope.workflows.train.train_runs import train
     from fedscope.workflows.train.trial import trial
 
     request = TrainRequest(

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
 from fedscope.data.reading.anew import Anew
-from fedscope.data.reading.files import Files
+from fedscope.data.reading.encoded_images import Files
 from fedscope.data.reading.photo import Photo
 
 Store = Tensor | Files | Anew

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.statistics.intervals import interval
+from fedscope.statistics.standard_errors import interval
 
 if TYPE_CHECKING:  # a surface is drawn without records
     from fedscope.records.estimates import Entry

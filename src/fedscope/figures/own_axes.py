@@ -23,10 +23,10 @@ from fedscope.figures.surface.panels import draw_contours, draw_heat, fill_at, m
 from fedscope.figures.surface.profiles import draw_profile
 from fedscope.figures.surface.surface3d import draw_surface
 from fedscope.figures.text.labels import titles
-from fedscope.records.clients import SYMBOLS, ClientsRecord, Quantity
+from fedscope.records.clients_record import SYMBOLS, ClientsRecord, Quantity
 from fedscope.records.differences import Difference
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 
 def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:

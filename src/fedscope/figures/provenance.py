@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fedscope.errors import UserError
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.reading import Analysis
-from fedscope.records.sharpness import SharpnessRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.saved_records import Analysis
+from fedscope.records.sharpness_record import SharpnessRecord
 from fedscope.storage import MOST_BYTES, read_bytes
 from fedscope.storage.limits import parse_json
 

@@ -5,9 +5,9 @@ The module can be called: ``fedscope.landscape(...)`` is :func:`fedscope.api.lan
 
 from fedscope.callable_module import make_callable
 from fedscope.landscape.gradients.client_noise import client_gradient_noise, gradient_noise
-from fedscope.landscape.gradients.results import GradientNoise, NoiseScale, Ratio
+from fedscope.landscape.gradients.noise_results import GradientNoise, NoiseScale, Ratio
 from fedscope.landscape.heterogeneity.cross_client import cross_client
-from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy
 from fedscope.landscape.loss.copies import whole_copy
@@ -20,13 +20,18 @@ from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
 from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
 from fedscope.landscape.operators.gauss_newton import GaussNewton
-from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.preconditioned import Preconditioned
 from fedscope.landscape.operators.probes import orthogonal, rademacher
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
 from fedscope.landscape.paths.critical_sharpness import critical_sharpness, update_sharpness
-from fedscope.landscape.paths.results import AveragingBarrier, CriticalStep, PairBarriers, UpdateSharpness
+from fedscope.landscape.paths.path_results import (
+    AveragingBarrier,
+    CriticalStep,
+    PairBarriers,
+    UpdateSharpness,
+)
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
 from fedscope.landscape.sharpness.block_spectra import (
     block_spectra,
@@ -40,8 +45,8 @@ from fedscope.landscape.sharpness.relative_flatness import (
     last_linear,
     relative_flatness,
 )
-from fedscope.landscape.sharpness.results import Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices
+from fedscope.landscape.sharpness.sharpness_result import Sharpness
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.diagonal import deflated_diagonal, diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
@@ -49,14 +54,14 @@ from fedscope.landscape.spectral.estimator import Estimated, Estimator
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigenpairs, layer_patterns
 from fedscope.landscape.spectral.linear_systems import Solution, solve
-from fedscope.landscape.spectral.results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.landscape.spectral.spectral_results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
 from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
-from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
-from fedscope.landscape.surfaces.results import Axis, Mark, Surface
+from fedscope.landscape.surfaces.network_planes import Networks, best_plane, line_between, plane_through
 from fedscope.landscape.surfaces.surface import surface
+from fedscope.landscape.surfaces.surface_results import Axis, Mark, Surface
 
 __all__ = [
     "AutoPGD",

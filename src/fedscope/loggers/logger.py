@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Protocol, runtime_checkable
 
 from fedscope.checkpoints.file.schema import Manifest, Round
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 
 Numbers = Mapping[str, float]
 """Every number of a round by its name; nested ones and those of lists as NAME/KEY.

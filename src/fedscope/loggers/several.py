@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.factories import reason
 from fedscope.loggers.logger import Logger, numbers, settings_of

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.extras import needed
 from fedscope.loggers.logger import Numbers
 from fedscope.storage import make_folder

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.extras import needed
 from fedscope.loggers.logger import Numbers, key
 from fedscope.storage import make_folder, read_text, write_text

@@ -20,8 +20,6 @@ from fedscope.models.convnets import (
     digit_cnn6,
     lenet5,
 )
-from fedscope.models.depth import Schedule, set_depth
-from fedscope.models.own import network
 from fedscope.models.resnet import (
     ResNet,
     resnet8,
@@ -31,7 +29,9 @@ from fedscope.models.resnet import (
     resnet56_bottleneck,
     resnet_digits,
 )
+from fedscope.models.stochastic_depth import Schedule, set_depth
 from fedscope.models.transformer import VisionTransformer, vit_cifar
+from fedscope.models.users_network import network
 from fedscope.own import MODELS, is_own, registered
 
 

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord
-from fedscope.records.numbers import Count, Many, Number
-from fedscope.records.sharpness import Correlation, SharpnessRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord, ObjectiveRecord
+from fedscope.records.number_types import Count, Many, Number
+from fedscope.records.sharpness_record import Correlation, SharpnessRecord
 from fedscope.validation import Plain
 
 ARTEFACT_SCHEMA = "fedscope/artefact/1"

@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from fedscope.records.clients import Amount, ClientsRecord, Quantity
+from fedscope.records.clients_record import Amount, ClientsRecord, Quantity
 from fedscope.records.estimates import EstimateEntry
 
 Side = Literal["own", "overall"]  # by each client's own loss or Hessian, or by the global one

@@ -1,9 +1,9 @@
 """Parts of ``fedscope clients --json`` from losses and gradients alone: noise, critical steps, barriers."""
 
 from fedscope.choices import Anchor
-from fedscope.records.cross_client import Matrix
+from fedscope.records.cross_client_entry import Matrix
 from fedscope.records.estimates import EstimateEntry
-from fedscope.records.numbers import Count, Many, Number
+from fedscope.records.number_types import Count, Many, Number
 from fedscope.validation import Plain
 
 

@@ -24,13 +24,13 @@ from torch import Tensor
 
 from fedscope.choices import Reading
 from fedscope.errors import UserError
-from fedscope.records.cross_client import READINGS
+from fedscope.records.cross_client_entry import READINGS
 from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
-from fedscope.records.hessian import HessianRecord, TraceEntry
-from fedscope.records.numbers import or_null
-from fedscope.records.sharpness import SharpnessRecord
-from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import (
+from fedscope.records.hessian_record import HessianRecord, TraceEntry
+from fedscope.records.number_types import or_null
+from fedscope.records.sharpness_record import SharpnessRecord
+from fedscope.statistics.adjusted_p import holm
+from fedscope.statistics.standard_errors import (
     combined,
     data_stderr,
     drawn_stderr,

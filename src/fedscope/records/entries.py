@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fedscope.records.numbers import ends_or_null, or_null
-from fedscope.statistics.intervals import effective_number
+from fedscope.records.number_types import ends_or_null, or_null
 from fedscope.statistics.resolution import is_resolved
+from fedscope.statistics.standard_errors import effective_number
 
 if TYPE_CHECKING:
-    from fedscope.landscape.spectral.results import Density, Eigenpairs, Estimate, Trace
-    from fedscope.landscape.surfaces.results import Surface
+    from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Estimate, Trace
+    from fedscope.landscape.surfaces.surface_results import Surface
 
 Record = dict[str, Any]
 

@@ -3,7 +3,7 @@
 import math
 from typing import Literal
 
-from fedscope.records.numbers import Freedom, Interval, Many, Number
+from fedscope.records.number_types import Freedom, Interval, Many, Number
 from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
 
@@ -26,7 +26,7 @@ class Entry(Plain):
     @property
     def error(self) -> tuple[float, float] | None:
         """The standard error of all errors together and its degrees of freedom; None where none is known."""
-        from fedscope.statistics.intervals import combined  # torch: not for a table
+        from fedscope.statistics.standard_errors import combined  # torch: not for a table
 
         errors = self.errors
         return errors[0] if len(errors) == 1 else combined(*errors) if errors else None

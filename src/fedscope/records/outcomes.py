@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from fedscope.records.hessian import CheckpointEntry, ProblemEntry
+from fedscope.records.hessian_record import CheckpointEntry, ProblemEntry
 from fedscope.validation import Plain
 
 OUTCOMES_SCHEMA = "fedscope/outcomes/1"

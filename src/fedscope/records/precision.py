@@ -6,8 +6,8 @@ Every figure, table, report and recipe chooses by this rule, so that none depend
 import math
 from collections.abc import Sequence
 
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.hessian_record import HessianRecord
 
 Rank = tuple[float, ...]
 

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from fedscope.errors import UserError
 from fedscope.records.estimates import EstimateEntry
-from fedscope.records.numbers import Count, Many, Number
-from fedscope.records.reading import read_as
+from fedscope.records.number_types import Count, Many, Number
+from fedscope.records.saved_records import read_as
 from fedscope.validation import Plain
 
 SCHEMA = "fedscope/run-curves/1"

@@ -10,17 +10,23 @@ from collections.abc import Sequence
 from fedscope.choices import Against
 from fedscope.errors import UserError
 from fedscope.records.differences import EXACT, Difference, probes_error, with_differences
-from fedscope.records.numbers import or_null
-from fedscope.records.sharpness import (
+from fedscope.records.number_types import or_null
+from fedscope.records.sharpness_record import (
     CORRELATION_SCHEMA,
     Correlation,
     CorrelationRecord,
     SharpnessEntry,
     SharpnessRecord,
 )
-from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population, interval
+from fedscope.statistics.adjusted_p import holm
 from fedscope.statistics.kendall import kendall_tau
+from fedscope.statistics.standard_errors import (
+    combined,
+    data_stderr,
+    drawn_stderr,
+    finite_population,
+    interval,
+)
 
 LEAST = 4  # checkpoints: of 3 the smallest p-value is 1/3
 

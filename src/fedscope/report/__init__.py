@@ -12,11 +12,11 @@ from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
 from fedscope.figures.text.labels import data_name
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import Analysis
 from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
 from fedscope.report.clients_by_round import clients_by_round
 from fedscope.report.parting import round_parts

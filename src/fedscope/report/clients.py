@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedscope.choices import Reading
-from fedscope.records.cross_client import READINGS, CrossClientEntry
+from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.report import look
 from fedscope.report.cells import Cell, SortableTable, measured, related

@@ -7,8 +7,8 @@ from matplotlib.colors import to_hex
 from fedscope.figures import style
 from fedscope.figures.intervals import reach
 from fedscope.figures.text.client_rounds import ROUNDS_KINDS, Curve, RoundsKind, measured
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.report.look import Chart
 from fedscope.report.rounds import Line, chart
 from fedscope.report.subjects import SYMBOLS, Key, Subject, Subjects, key_of, legible, run_key

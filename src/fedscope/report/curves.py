@@ -6,7 +6,7 @@ from typing import Any
 
 from fedscope.checkpoints.registry.best import best as best_of
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.records.runs import RunRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
 from fedscope.report.subjects import Subject, Subjects, run_key

@@ -11,10 +11,10 @@ from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import CARRIED_BY, all_rows, effective_number, hessian_table
 from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.commands import reference
-from fedscope.records.cross_client import READINGS
+from fedscope.records.cross_client_entry import READINGS
 from fedscope.records.estimates import SYMBOLS
-from fedscope.records.hessian import HessianRecord, NegativeMass
-from fedscope.records.runs import RunRecord
+from fedscope.records.hessian_record import HessianRecord, NegativeMass
+from fedscope.records.run_record import RunRecord
 from fedscope.report.cells import MISSING, Cell, SortableTable, measured, related, told
 from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
 from fedscope.report.verdicts import comparable

@@ -11,7 +11,7 @@ from fedscope.figures.kinds import ClientsKind
 from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import Table
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 from fedscope.report import page
 from fedscope.report.cells import SortableTable, told
 

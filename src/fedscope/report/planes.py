@@ -18,7 +18,7 @@ from fedscope.figures.intervals import reach
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.surface.panels import CAMERA
 from fedscope.figures.text.labels import in_subspace, label, shared_name
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.report import look
 from fedscope.report.look import Chart
 from fedscope.report.subjects import Key, Subjects, key_of, row_names

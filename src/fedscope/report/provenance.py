@@ -6,11 +6,11 @@ from typing import Any
 
 from fedscope.figures.provenance import made_from
 from fedscope.figures.text.labels import label
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import CheckpointEntry
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.hessian_record import CheckpointEntry
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import Analysis
 
 
 def source_of_analysis(record: Analysis | ClientsRecord) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.run_curves import CURVATURE, CurvatureEntry, most_rounds
-from fedscope.records.runs import RunRecord
+from fedscope.records.run_record import RunRecord
 from fedscope.records.stability import stable_under
 from fedscope.report import look
 from fedscope.report.curves import ticks

@@ -10,7 +10,7 @@ from matplotlib.ticker import SymmetricalLogLocator
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.spectrum.densities import density_range
-from fedscope.records.hessian import DensityEntry
+from fedscope.records.hessian_record import DensityEntry
 from fedscope.report import look
 from fedscope.report.look import Chart
 from fedscope.report.metrics import negative_mass

@@ -9,10 +9,10 @@ from matplotlib.colors import to_hex
 
 from fedscope.figures import style
 from fedscope.figures.text.labels import method_name
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.hessian import CheckpointEntry, HessianRecord
-from fedscope.records.reading import Analysis
-from fedscope.records.runs import RunRecord
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.hessian_record import CheckpointEntry, HessianRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import Analysis
 
 Key = tuple[str, object, object]
 LINE_WIDTH = 2  # pixels

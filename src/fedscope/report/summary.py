@@ -7,10 +7,10 @@ from fedscope.figures.text.advice import redrawn, who_is_who
 from fedscope.figures.text.labels import data_name
 from fedscope.figures.text.verdicts import surprises
 from fedscope.records.estimates import SYMBOLS
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis
-from fedscope.records.runs import RunRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import Analysis
 from fedscope.report import verdicts
 from fedscope.report.cells import Cell, SortableTable, related
 from fedscope.report.metrics import rows_of, top_cell, trace_cell

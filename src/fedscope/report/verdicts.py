@@ -14,7 +14,7 @@ from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.differences import Difference, differences, differences_to_first, judged
 from fedscope.records.estimates import Symbol
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedscope.records.commands import registry_option
-from fedscope.reproduce.artefacts.artefact import assemble
+from fedscope.reproduce.artefacts.record_of_cells import assemble
 from fedscope.reproduce.gallery.gallery import why_not_overwrite, write
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices
+from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import Recipe
-from fedscope.reproduce.runs.jobs import Computation, Log, run_all
+from fedscope.reproduce.runs.computations import Computation, Log, run_all
 
 
 def build(

@@ -8,18 +8,18 @@ from typing import Self
 
 import torch
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.process import has_bfloat16
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.run_cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import Recipe, recipe
-from fedscope.reproduce.runs import measure as measuring
+from fedscope.reproduce.runs import measurements as measuring
+from fedscope.reproduce.runs.computations import Computation
 from fedscope.reproduce.runs.estimate import NOTHING, CoreSeconds, MachineSpeed
 from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
-from fedscope.reproduce.runs.jobs import Computation
-from fedscope.reproduce.runs.measure import key, why_not_measurable
-from fedscope.reproduce.runs.train import Training, missing, train_job
+from fedscope.reproduce.runs.measurements import key, why_not_measurable
+from fedscope.reproduce.runs.missing_runs import Training, missing, train_job
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ pytest collects the subclass and runs each law on what its factory method return
 """
 
 from fedscope.testing.batch_means import BatchMeanConformance
-from fedscope.testing.estimators import EstimatorConformance
-from fedscope.testing.methods import MethodConformance
+from fedscope.testing.estimator_laws import EstimatorConformance
+from fedscope.testing.method_laws import MethodConformance
 from fedscope.testing.operators import OperatorConformance
 
 __all__ = ["BatchMeanConformance", "EstimatorConformance", "MethodConformance", "OperatorConformance"]

@@ -34,13 +34,13 @@ def _models() -> list[str]:
 
 
 def _datasets() -> list[str]:
-    from fedscope.data.sets.catalogue import NAMES
+    from fedscope.data.sets.dataset_catalogue import NAMES
 
     return list(NAMES)
 
 
 def _presets() -> list[str]:
-    from fedscope.federated.setup.presets import presets
+    from fedscope.federated.setup.paper_presets import presets
 
     return list(presets())
 

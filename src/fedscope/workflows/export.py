@@ -5,9 +5,9 @@ from pathlib import Path
 
 from fedscope import pretrained
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.export import export_peft, export_safetensors, export_state_dict
+from fedscope.checkpoints.registry.plain_weights import export_peft, export_safetensors, export_state_dict
 from fedscope.errors import UserError
-from fedscope.models.pretrained import adapters
+from fedscope.models.pretrained import lora_adapters
 from fedscope.models.pretrained.networks import Seen, quietly
 from fedscope.storage import atomic_folder, open_regular, write_bytes
 from fedscope.workflows.sources.problem import network
@@ -32,7 +32,7 @@ def export_pretrained(checkpoint: Path, out: Path) -> None:
     assert isinstance(model, Seen)
     assert home  # it was loaded from there
     with atomic_folder(out, below=None, exclusive=True) as folder, quietly():
-        adapters.merged(model).save_pretrained(str(folder))
+        lora_adapters.merged(model).save_pretrained(str(folder))
         for file in (file for pattern in _PROCESSORS for file in home.glob(pattern)):
             with open_regular(file) as handle:
                 write_bytes(folder / file.name, handle.read(), below=None)

@@ -11,18 +11,18 @@ from pathlib import Path
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
-from fedscope.records.hessian import HessianRecord, ProblemEntry
+from fedscope.records.hessian_record import HessianRecord, ProblemEntry
 from fedscope.records.precision import most_precise
-from fedscope.records.reading import Kept
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, CurvatureEntry, RunCurves
+from fedscope.records.saved_records import Kept
 from fedscope.workflows.results import lookup
 
 

@@ -25,7 +25,7 @@ class Rule(NamedTuple, Generic[Values]):
 
 
 def _is_read(parameter: str, settings: "Settings") -> bool:
-    from fedscope.data.partition.partition import PARAMETERS
+    from fedscope.data.partition.draw_partition import PARAMETERS
 
     return parameter in PARAMETERS.get(settings.partition, _DIVIDING)
 

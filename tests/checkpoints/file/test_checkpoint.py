@@ -12,8 +12,8 @@ import torch
 from fedscope.checkpoints.file.checkpoint import content_hash, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.fields import parse
 from fedscope.checkpoints.file.schema import CheckpointInfo, ModelSpec
-from fedscope.checkpoints.foreign.reading import read
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.foreign.tensor_files import read
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 
 

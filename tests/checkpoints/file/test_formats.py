@@ -10,7 +10,7 @@ import torch
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import NAME
 from fedscope.checkpoints.file.formats import of_format, seal
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.storage import limits, read_bytes

@@ -13,7 +13,7 @@ import torch
 from fedscope.checkpoints.file.checkpoint import read_content
 from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint
 from fedscope.checkpoints.file.pickles import ExtentError, check_pickle
-from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.foreign.tensor_files import read
 from fedscope.cli.main import call
 from fedscope.errors import UserError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.foreign.reading import clients_in, numbered
+from fedscope.checkpoints.foreign.tensor_files import clients_in, numbered
 from fedscope.errors import UserError
 
 FORMS = {

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from fedscope.checkpoints.foreign.fitting import fit
-from fedscope.checkpoints.foreign.reading import read
+from fedscope.checkpoints.foreign.tensor_files import read
 from fedscope.errors import UserError
 
 

@@ -8,7 +8,7 @@ import pytest
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.owned import data_note, network_note
-from fedscope.data.sets.own import source_of
+from fedscope.data.sets.own_data import source_of
 from fedscope.errors import UserError
 from fedscope.own import digest
 

@@ -10,7 +10,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.history import history, pull_deleted
 from fedscope.checkpoints.travel.lists import Journey
 from fedscope.checkpoints.verification.verify import elsewhere, verify_run

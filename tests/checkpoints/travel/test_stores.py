@@ -17,11 +17,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.addresses import remote
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.travel.remote import Remote
+from fedscope.checkpoints.travel.urls import remote
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

@@ -17,14 +17,14 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel import lists, push
-from fedscope.checkpoints.travel.addresses import remote
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, read_list
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import push_run
+from fedscope.checkpoints.travel.urls import remote
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

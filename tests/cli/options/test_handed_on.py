@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import Targets
 from tests.cli.conftest import Command

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.workflows.train.request import TrainedRun
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.workflows.train.train_request import TrainedRun
 from tests.cli.conftest import Command
 
 TINY = ("--clients", "3", "--rounds", "2", "--epochs", "1", "--model", "mlp_digits", "--registry", "runs")
@@ -60,7 +60,7 @@ def test_the_mean_leaves_out_runs_without_an_accuracy(
         )
         for seed, best in enumerate(accuracies)
     ]  # fmt: skip
-    monkeypatch.setattr("fedscope.workflows.train.train.train", lambda *_: found)
+    monkeypatch.setattr("fedscope.workflows.train.train_runs.train", lambda *_: found)
     (row,) = (
         line for line in fedscope("train", "--seeds", "0,1").out.splitlines() if line.startswith("mean ± sd")
     )

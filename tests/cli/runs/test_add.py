@@ -74,7 +74,7 @@ def test_the_same_numbers_as_by_the_plain_file(fedscope: Command, theirs: Path) 
     fedscope(*ADD, "--name", "mine")
     Path("plain_digits.py").write_text(
         "import torch\n"
-        "from fedscope.data.sets.catalogue import load, pipeline\n"
+        "from fedscope.data.sets.dataset_catalogue import load, pipeline\n"
         "from fedscope.models.catalogue import build\n"
         "def model():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
         "def data():\n"

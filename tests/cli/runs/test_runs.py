@@ -11,7 +11,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.code import code_version
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from tests.checkpoints.cases import manifest, small_run
 from tests.cli.conftest import Command, Outcome
 

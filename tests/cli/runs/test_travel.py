@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.travel.addresses import remote
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.travel.push import push_run
+from fedscope.checkpoints.travel.urls import remote
 from tests.checkpoints.cases import small_run
 from tests.cli.conftest import Command
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli import data, figures
 from fedscope.cli.runs import show as runs_show
 from fedscope.errors import UserError
 from fedscope.landscape import spectral_density
-from fedscope.workflows import catalogues, report
-from fedscope.workflows.curvature import checkpoints
-from fedscope.workflows.results import answer_files, answers
+from fedscope.workflows import catalogues, report_page
+from fedscope.workflows.curvature import hessian_command
+from fedscope.workflows.results import answer_files, stored_answers
 from tests.cli.conftest import Command, Outcome
 
 ASKED = ("hessian", "tiny", "--samples", "16", "--probes", "2", "--tol", "0.5", "--batch-size", "8")
 SEVERAL = ("hessian", "tiny@1", "tiny@best", *ASKED[2:], "--top-k", "2", "--layers")
 CLIENTS = (*ASKED, "--clients", "--client-probes", "3")
-CURVATURE = checkpoints.curvature
+CURVATURE = hessian_command.curvature
 Measured = list[answer_files.AnswerFile | None]
 
 
@@ -54,7 +54,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
         return []
 
     monkeypatch.setattr(answer_files, "place", looked_up)
-    monkeypatch.setattr(checkpoints, "curvature", measure)
+    monkeypatch.setattr(hessian_command, "curvature", measure)
     return found
 
 
@@ -102,13 +102,13 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     monkeypatch.setenv("COLUMNS", "90")
     lacking = (("--top-k", "3"), ("--both-ends",), ("--tol", "1e-9"), ("--bn", "batch"), ("--overlap", "1"))
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "curvature", CURVATURE)
+        patch.setattr(hessian_command, "curvature", CURVATURE)
         patch.setattr(
             "fedscope.workflows.curvature.certified.spectral_density",
             partial(spectral_density, probes=2, steps=4),
         )
-        patch.setattr(report, "cached_scans", lambda *_: [])
-        patch.setattr(report, "page_of", lambda *_: "")
+        patch.setattr(report_page, "cached_scans", lambda *_: [])
+        patch.setattr(report_page, "page_of", lambda *_: "")
         for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
             assert fedscope(*words).code == 0
     for more in lacking:
@@ -117,7 +117,7 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     hessian = ("hessian", "tiny@best", *REPORT)
     asked = (ASKED, (*ASKED, "--density", "--json"), CLIENTS, hessian, (*hessian, "--top-k", "2", "-v"))
     given = _without_torch(*asked)
-    monkeypatch.setattr(checkpoints, "curvature", CURVATURE)
+    monkeypatch.setattr(hessian_command, "curvature", CURVATURE)
     monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
@@ -184,7 +184,7 @@ def kept(fedscope: Command, registry: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def given() -> bool:
         seen: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoints, "curvature", lambda *asked, **_: seen.extend(asked[2:]))
+            patch.setattr(hessian_command, "curvature", lambda *asked, **_: seen.extend(asked[2:]))
             fedscope(*ASKED)
         return not seen
 
@@ -237,9 +237,9 @@ def test_a_list_is_made_anew_where_a_file_came_or_changed(
 ) -> None:
     made: list[tuple[object, ...]] = []
 
-    def make(*given: object) -> answers.Answer:
+    def make(*given: object) -> stored_answers.Answer:
         made.append(given)
-        return answers.Answer([])
+        return stored_answers.Answer([])
 
     for module, name in ((runs_show, "_described"), (figures, "_listed"), (data, "_listed")):
         monkeypatch.setattr(module, name, make)
@@ -299,12 +299,12 @@ def test_a_data_folder_is_looked_at_as_a_whole(cifar_dir: Path, tmp_path: Path) 
     assert answer_files._data("digits", None) == []
     (folder,) = answer_files._data("cifar10", tmp_path)
     assert folder == tmp_path / "cifar10"
-    first = answers.stamp(folder)
-    assert first == answers.stamp(folder)
+    first = stored_answers.stamp(folder)
+    assert first == stored_answers.stamp(folder)
     (folder / "more").write_text("")
-    second = answers.stamp(folder)
+    second = stored_answers.stamp(folder)
     next(file for file in folder.rglob("*") if file.stat().st_size).touch()
-    assert len({first, second, answers.stamp(folder)}) == 3
+    assert len({first, second, stored_answers.stamp(folder)}) == 3
     for name, data_dir in (("digits", tmp_path), ("cifar10", folder), ("cifar100", tmp_path)):
         with pytest.raises(UserError):
             answer_files._data(name, data_dir)
@@ -315,5 +315,5 @@ def test_a_large_folder_and_a_foreign_file_have_no_stamp(
 ) -> None:
     (tmp_path / "foreign.pt").write_bytes(b"no checkpoint")
     assert answer_files.rests_on([tmp_path / "foreign.pt"], None, clients=False) is None
-    monkeypatch.setattr(answers, "MOST", 1)
-    assert answers.stamps([registry]) is None
+    monkeypatch.setattr(stored_answers, "MOST", 1)
+    assert stored_answers.stamps([registry]) is None

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedscope.cli.terminal.hessian_shown import shown
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from tests.figures.records import curvature
 
 FEWER, LOOSER = "a smaller --top-k converges sooner", "a larger --tol is reached sooner"

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fedscope.data.loading.datasets import Split
-from fedscope.data.sets.catalogue import load, pipeline
+from fedscope.data.sets.dataset_catalogue import load, pipeline
 from fedscope.errors import UserError
 from fedscope.storage import cache_dir
 from tests.lazy import Lazy

@@ -4,7 +4,7 @@ import torch
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.loading.datasets import Split
 from fedscope.data.partition.division import divided, division
-from fedscope.data.partition.partition import divide
+from fedscope.data.partition.draw_partition import divide
 from fedscope.errors import UserError
 
 SPLIT = Split(torch.zeros(200, 1), torch.arange(200) % 4)

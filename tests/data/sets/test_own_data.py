@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from fedscope.data.augment import AS_THEY_ARE
 from fedscope.data.reading.anew import Anew
-from fedscope.data.sets import own
+from fedscope.data.sets import own_data
 from fedscope.errors import UserError
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
@@ -53,15 +53,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     module.__file__ = __file__
     module.made, module.square = lambda: module.given, _square  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "own_forms", module)
-    own.forget()
+    own_data.forget()
     yield module
-    own.forget()
+    own_data.forget()
 
 
 def _load(module: Any, given: Any, loss: str | None = None) -> Any:
     module.given = given
-    own.forget()
-    return own.load("own_forms:made", loss=loss)
+    own_data.forget()
+    return own_data.load("own_forms:made", loss=loss)
 
 
 FORMS: dict[str, Any] = {

@@ -11,9 +11,9 @@ from PIL import Image
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.reading import split_rules as rules
 from fedscope.data.reading.decoding import squared
-from fedscope.data.reading.files import Files
-from fedscope.data.reading.tables import ImageTable
-from fedscope.data.sets.catalogue import DATASETS, load, pipeline, record
+from fedscope.data.reading.encoded_images import Files
+from fedscope.data.reading.image_tables import ImageTable
+from fedscope.data.sets.dataset_catalogue import DATASETS, load, pipeline, record
 from tests.data.layouts import WNIDS, images, make, shard
 from tests.lazy import Lazy
 

@@ -10,7 +10,7 @@ from torch.func import functional_call, grad, vmap
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client import traced
-from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.client.local_loop import LocalTrainer
 from fedscope.federated.client.traced import Traced
 from fedscope.federated.methods import parse
 from fedscope.federated.record.flat import FlatModel

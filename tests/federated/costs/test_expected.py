@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.federated.costs.cost import ClientCost, cost
 from fedscope.federated.costs.expected import expected_costs, options, square_law, stochdepth_passes
+from fedscope.federated.costs.training_cost import ClientCost, cost
 from fedscope.federated.setup.federation import prepare
 from fedscope.models.catalogue import NETWORKS, build, outline
-from fedscope.models.cost import multiply_accumulates
+from fedscope.models.network_cost import multiply_accumulates
 from fedscope.models.products import products
 from fedscope.models.resnet import ResNet
 from fedscope.models.slimmable import slim

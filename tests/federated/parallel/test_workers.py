@@ -16,7 +16,7 @@ from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.federated.parallel import workers

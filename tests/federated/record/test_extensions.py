@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.federated.methods import METHODS, known
 from fedscope.federated.record.method import Method

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.diagnostics import Diagnostics
+from fedscope.checkpoints.file.round_diagnostics import Diagnostics
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import Federation, prepare

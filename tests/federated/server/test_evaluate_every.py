@@ -10,10 +10,10 @@ import fedscope as fs
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
-from fedscope.federated.server.summary import summary
+from fedscope.federated.server.run_summary import summary
 from fedscope.figures.runs.drawings import draw
 from fedscope.workflows.run_records import run_records
 from tests.federated.runs import interrupted, resumed, trained

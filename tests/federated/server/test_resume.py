@@ -5,7 +5,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.errors import UserError
 from tests.federated.runs import interrupted, resumed, trained

@@ -7,7 +7,7 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.deletion import delete_clients
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.setup.federation import open_run, prepare
@@ -88,7 +88,7 @@ def test_a_run_goes_on_with_the_rows_that_it_stored(
 ) -> None:
     cut = interrupted(tmp_path, SETTINGS)
     monkeypatch.setattr(
-        "fedscope.federated.setup.samples.divided", lambda *_: pytest.fail("rows are drawn anew")
+        "fedscope.federated.setup.run_samples.divided", lambda *_: pytest.fail("rows are drawn anew")
     )
     federation = prepare(SETTINGS, {}, run=cut)
     assert open_run(federation, RunRegistry(tmp_path), "cut", resume=True) == cut

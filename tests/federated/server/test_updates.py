@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.diagnostics import Updates
+from fedscope.checkpoints.file.round_diagnostics import Updates
 from fedscope.federated.server import updates as module
 from fedscope.federated.server import weighted_scatter
 from fedscope.federated.server.updates import ClientUpdates, cosines

@@ -14,16 +14,16 @@ from torch import nn
 import fedscope
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import prepare
-from fedscope.federated.setup.presets import presets
+from fedscope.federated.setup.paper_presets import presets
 from fedscope.federated.setup.stacking import BYTES, LEAST, MOST, PARAMETERS, VECTORS, automatic_stack
 from fedscope.models import catalogue
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import TrainRequest, plan
-from fedscope.workflows.train.train import train
+from fedscope.workflows.train.train_request import TrainRequest, plan
+from fedscope.workflows.train.train_runs import train
 from tests.processes import started
 
 MANY: dict[str, Any] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedscope.records.clients import GAPS, QUANTITIES, ClientsRecord
+from fedscope.records.clients_record import GAPS, QUANTITIES, ClientsRecord
 
 PLACES = (("own", "own"), ("own", "global"), ("global", "own"), ("global", "global"))
 SIZES = {"loss": 1.0, "lambda_max": 30.0, "trace": 400.0}

@@ -14,9 +14,9 @@ from fedscope.figures.clients.film import frame_figures
 from fedscope.figures.provenance import made_from, read_record
 from fedscope.figures.text.client_rounds import rounds_tables
 from fedscope.figures.text.clients import amount_text
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_curves import RunCurves
-from fedscope.statistics.intervals import interval
+from fedscope.statistics.standard_errors import interval
 from tests.figures.runs.test_drawings import record as curves
 
 from .records import record

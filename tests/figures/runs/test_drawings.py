@@ -19,7 +19,7 @@ from fedscope.figures.runs import drawings
 from fedscope.figures.runs.groups import Group
 from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
-from fedscope.statistics.intervals import interval
+from fedscope.statistics.standard_errors import interval
 
 NORMAL = float(norm.ppf(0.975))  # half a 95 % interval, in standard errors
 GALLERY = Path(__file__).parents[3] / "figures"

@@ -11,9 +11,9 @@ from matplotlib.collections import LineCollection
 from fedscope.errors import UserError
 from fedscope.figures.runs.sharpness import against_figure, values_figure
 from fedscope.figures.text.sharpness import correlation_table, differences_table, sharpness_table
-from fedscope.records.sharpness import SharpnessRecord
 from fedscope.records.sharpness_compared import compared, correlated
-from tests.records.test_sharpness import quantity, record
+from fedscope.records.sharpness_record import SharpnessRecord
+from tests.records.test_sharpness_record import quantity, record
 
 
 def runs(count: int = 6) -> list[SharpnessRecord]:

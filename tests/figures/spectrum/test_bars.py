@@ -9,8 +9,8 @@ from scipy.stats import norm
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.bars import Bar, bar_figure, checkpoint_bars, client_bars
-from fedscope.records.cross_client import CrossClientEntry
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.cross_client_entry import CrossClientEntry
+from fedscope.records.hessian_record import HessianRecord
 from tests.figures.cases import crossing
 from tests.figures.records import curvature
 

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.densities import density_figure
-from fedscope.records.hessian import DensityEntry
+from fedscope.records.hessian_record import DensityEntry
 from tests.figures.cases import spectrum
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.spectrum.from_records import draw
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from tests.figures.cases import crossing, eigenvalues, spectrum
 
 

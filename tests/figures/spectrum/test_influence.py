@@ -11,8 +11,8 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.spectrum.from_records import draw
 from fedscope.figures.spectrum.influence import Concentration, influence_figure
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.influence import Holders, influence_entry
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.influence_entry import Holders, influence_entry
 from tests.figures.records import curvature
 
 PARTS = np.random.default_rng(0).pareto(1.5, 300).tolist()

@@ -8,8 +8,8 @@ from matplotlib.text import Text
 
 from fedscope.errors import UserError
 from fedscope.figures.surface.from_records import draw, read_surface
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import landscapes
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.saved_records import landscapes
 from tests.figures.cases import bowl, drift, landscape_record, profile, recorded, trajectory
 
 

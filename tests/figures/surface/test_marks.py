@@ -14,7 +14,7 @@ from fedscope.figures import style
 from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.marks import has_distances, kind_and_numbers, short_labels
 from fedscope.figures.surface.surfaces import landscape_figure
-from fedscope.landscape.surfaces.results import Mark
+from fedscope.landscape.surfaces.surface_results import Mark
 from tests.figures.cases import bowl, drift, trajectory
 
 

@@ -11,8 +11,8 @@ from matplotlib.text import Text
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.surface.profiles import profile_figure
-from fedscope.landscape.surfaces.results import Axis
-from fedscope.records.landscape import BarrierEntry
+from fedscope.landscape.surfaces.surface_results import Axis
+from fedscope.records.landscape_record import BarrierEntry
 from tests.figures.cases import bowl, profile
 
 

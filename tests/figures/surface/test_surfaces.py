@@ -19,7 +19,7 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.surfaces import landscape_figure
-from fedscope.landscape.surfaces.results import Axis, Surface
+from fedscope.landscape.surfaces.surface_results import Axis, Surface
 from tests.figures.cases import bowl, drift
 
 NAMES = ["FedAvg", "FedProx", "FedDyn", "FedDC", "SCAFFOLD", "FedAlign"]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fedscope.figures.text.advice import advice
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from tests.figures.records import curvature
 
 

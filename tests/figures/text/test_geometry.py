@@ -3,7 +3,7 @@
 import pytest
 
 from fedscope.figures.text.geometry import geometry
-from fedscope.records.reading import landscapes
+from fedscope.records.saved_records import landscapes
 from tests.figures.records import landscape
 
 

@@ -6,8 +6,8 @@ from fedscope.cli.terminal import console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.text.advice import holders_unknown, redrawn
 from fedscope.figures.text.influence import influence_tables, percent
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.influence import Holders, influence_entry
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.influence_entry import Holders, influence_entry
 from tests.figures.records import curvature
 
 PARTS = [6.0, 1.0, -1.0, 4.0, *[0.0] * 6]

@@ -1,6 +1,6 @@
 """No two checkpoints have one name."""
 
-from fedscope.data.sets.catalogue import DATASETS
+from fedscope.data.sets.dataset_catalogue import DATASETS
 from fedscope.federated.methods import ALIASES, METHODS
 from fedscope.figures.text.labels import (
     PRINTED,
@@ -12,8 +12,8 @@ from fedscope.figures.text.labels import (
     method_name,
     titles,
 )
-from fedscope.records.hessian import CheckpointEntry
-from fedscope.records.reading import hessians
+from fedscope.records.hessian_record import CheckpointEntry
+from fedscope.records.saved_records import hessians
 from fedscope.reproduce.recipes.spec import names, recipe
 from tests.figures.records import curvature
 

@@ -5,7 +5,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.figures.text.tables import all_rows, hessian_table
 from fedscope.figures.text.verdicts import comparison_table
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 PROBLEM = {"model": "resnet8", "dataset": "digits", "samples": 512, "operator": "hessian", "reading": "paper"}
 CROSS: dict[str, Any] = {

@@ -6,8 +6,8 @@ from fedscope.errors import UserError
 from fedscope.figures.text.advice import advice
 from fedscope.figures.text.tables import Table
 from fedscope.figures.text.verdicts import comparison_table, surprises
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.reading import hessians
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.saved_records import hessians
 
 Json = dict[str, Any]
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.gradients.inner_products import of_gradients
+from fedscope.landscape.gradients.noise_results import GradientNoise, Ratio
 from fedscope.landscape.gradients.noise_scale import gradient_noise_of
-from fedscope.landscape.gradients.results import GradientNoise, Ratio
-from fedscope.landscape.spectral.results import Estimate
+from fedscope.landscape.spectral.spectral_results import Estimate
 
 
 @dataclass(frozen=True)

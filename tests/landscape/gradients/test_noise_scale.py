@@ -7,8 +7,8 @@ import torch
 from fedscope.errors import UserError
 from fedscope.landscape.gradients import noise_scale
 from fedscope.landscape.gradients.inner_products import SKETCH, Sketch, of_gradients, products_of_covariances
+from fedscope.landscape.gradients.noise_results import Ratio
 from fedscope.landscape.gradients.noise_scale import from_two_batch_sizes
-from fedscope.landscape.gradients.results import Ratio
 from tests import tiers
 
 from .populations import Clients, numbers

@@ -10,7 +10,7 @@ from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape import CrossClient, cross_client
 from fedscope.landscape.heterogeneity.populations import Parts, _square
-from fedscope.statistics.intervals import sample_error
+from fedscope.statistics.standard_errors import sample_error
 from tests.landscape.coverage import BatchMatrices
 
 CLIENTS, BATCHES, N = 3, 5, 6

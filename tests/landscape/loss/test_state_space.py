@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import surface
 from fedscope.landscape.loss.state_space import StateSpace
-from fedscope.landscape.surfaces.planes import Networks, best_plane, line_between, plane_through
+from fedscope.landscape.surfaces.network_planes import Networks, best_plane, line_between, plane_through
 from tests.landscape.cases import Case, convnet
 
 

@@ -9,10 +9,10 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches, barrier, line_between, surface
 from fedscope.landscape.matching.symmetry import permutation_symmetry
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
-from fedscope.landscape.paths.results import AveragingBarrier, PairBarriers
+from fedscope.landscape.paths.path_results import AveragingBarrier, PairBarriers
 from fedscope.landscape.paths.sample_losses import SampleLosses
-from fedscope.landscape.surfaces.planes import Networks
-from fedscope.statistics.intervals import sample_error
+from fedscope.landscape.surfaces.network_planes import Networks
+from fedscope.statistics.standard_errors import sample_error
 
 from .nets import between, losses, network, samples, trained
 

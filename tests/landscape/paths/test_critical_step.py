@@ -11,8 +11,8 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches
 from fedscope.landscape.paths.critical_sharpness import critical_sharpness, update_sharpness
 from fedscope.landscape.paths.critical_step import crossing
-from fedscope.landscape.paths.results import CriticalStep
-from fedscope.statistics.intervals import sample_error
+from fedscope.landscape.paths.path_results import CriticalStep
+from fedscope.statistics.standard_errors import sample_error
 
 from .nets import losses, samples, trained
 

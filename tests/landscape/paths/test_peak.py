@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.paths.peak import highest, peak, reach, unbiased
-from fedscope.statistics.intervals import interval, sample_error
+from fedscope.statistics.standard_errors import interval, sample_error
 
 ONES = torch.ones(50, dtype=torch.float64)
 

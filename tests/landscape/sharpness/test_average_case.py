@@ -9,8 +9,8 @@ from torch.nn.functional import cross_entropy
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss, summarized
-from fedscope.landscape.sharpness.geometry import Geometry
-from fedscope.landscape.sharpness.objective import Perturbed
+from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed
 from tests import tiers
 from tests.landscape.sharpness.authors import average_rise
 from tests.landscape.sharpness.cases import labelled, matrix_of, mean_of, quadratic, relu_net

@@ -14,7 +14,7 @@ from fedscope.landscape.sharpness.block_spectra import (
     mean_spectral_distance,
     spectral_distance,
 )
-from fedscope.landscape.spectral.results import Density
+from fedscope.landscape.spectral.spectral_results import Density
 from tests import tiers
 from tests.landscape.cases import mlp
 

@@ -22,8 +22,8 @@ from fedscope.landscape.sharpness.relative_flatness import (
     last_linear,
     relative_flatness,
 )
-from fedscope.landscape.sharpness.results import Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search
+from fedscope.landscape.sharpness.sharpness_result import Sharpness
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from tests.landscape.sharpness.cases import labelled, relu_net, whole
 

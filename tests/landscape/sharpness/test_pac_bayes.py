@@ -9,9 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
-from fedscope.landscape.sharpness.geometry import Geometry
+from fedscope.landscape.sharpness.balls import Geometry
 from fedscope.landscape.sharpness.pac_bayes import Deviations, noise_level, pac_bayes_sigma
-from fedscope.landscape.sharpness.results import Cost
+from fedscope.landscape.sharpness.sharpness_result import Cost
 from tests import tiers
 from tests.landscape.sharpness.cases import (
     Quadratic,

@@ -11,12 +11,12 @@ from fedscope.choices import ReadingName
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
-from fedscope.landscape.sharpness.geometry import Geometry
-from fedscope.landscape.sharpness.objective import Perturbed
-from fedscope.landscape.sharpness.results import Cost, Sharpness
+from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices, _Halvings, checkpoints
+from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
-from fedscope.statistics.intervals import data_stderr
+from fedscope.statistics.standard_errors import data_stderr
 from tests import tiers
 from tests.landscape.sharpness.authors import worst_rise
 from tests.landscape.sharpness.cases import (

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Operator
-from fedscope.statistics.intervals import finite_population
+from fedscope.statistics.standard_errors import finite_population
 
 POPULATION, DRAWN = 8, 5
 INPUTS = torch.randn(POPULATION, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

@@ -20,7 +20,7 @@ from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.operators.probes import LARGEST_ORTHOGONAL
 from fedscope.landscape.spectral.deflation import deflate_further, variance_saved
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.statistics.intervals import (
+from fedscope.statistics.standard_errors import (
     combined,
     data_stderr,
     interval,

@@ -9,7 +9,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape import Estimate, LambdaOperator, orthogonal, rademacher, spectral_density, trace
 from fedscope.landscape.spectral.deflation import growing
-from fedscope.statistics.intervals import mean_stderr
+from fedscope.statistics.standard_errors import mean_stderr
 from tests.landscape.cases import Case, matrix_operator, symmetric
 
 

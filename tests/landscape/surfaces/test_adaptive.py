@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Batches, Surface, surface
 from fedscope.landscape.surfaces.adaptive import Grid, Mask, hierarchy, interpolated, refined
-from fedscope.landscape.surfaces.planes import Networks, line_between
+from fedscope.landscape.surfaces.network_planes import Networks, line_between
 from tests import tiers
 
 Function = Callable[[Grid, Grid], Grid]

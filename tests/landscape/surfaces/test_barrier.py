@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from fedscope.landscape import Batches, surface
 from fedscope.landscape.surfaces.barrier import barrier
-from fedscope.landscape.surfaces.planes import Networks, line_between
+from fedscope.landscape.surfaces.network_planes import Networks, line_between
 
 
 class Weight(nn.Module):

@@ -4,7 +4,7 @@ import torch
 from fedscope.errors import UserError
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.grid import grid_values
-from fedscope.landscape.surfaces.results import Mark
+from fedscope.landscape.surfaces.surface_results import Mark
 
 X = torch.ones(2)
 PLAIN = Directions("eigen", (X, X), ("x", "y"))

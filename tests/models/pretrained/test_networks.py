@@ -14,7 +14,7 @@ from torch.func import functional_call
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.loss.checks import check_symmetric
-from fedscope.models import own
+from fedscope.models import users_network
 from fedscope.models.pretrained import networks
 from fedscope.task_loss import TaskLoss
 from tests import tiny
@@ -116,4 +116,4 @@ def test_code_of_a_folder_is_not_run(language_model: Path, tmp_path: Path) -> No
 
 def test_a_stack_of_networks_is_differentiated_at_once(language_model: Path) -> None:
     x = tiny.sequences(2, 6, 40)
-    own.check_stack(networks.load(f"hf:{language_model}"), "it", x, x, TaskLoss(6.0))
+    users_network.check_stack(networks.load(f"hf:{language_model}"), "it", x, x, TaskLoss(6.0))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
-from fedscope.reproduce.artefacts.differences import Samples
+from fedscope.reproduce.artefacts.row_differences import Samples
 from fedscope.reproduce.recipes.spec import recipe
-from tests.reproduce.artefacts.test_differences import column, seeds
+from tests.reproduce.artefacts.test_row_differences import column, seeds
 
 FOR = recipe("fedfor/table2", "cpu")
 

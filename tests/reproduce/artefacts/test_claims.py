@@ -4,11 +4,11 @@ from dataclasses import replace
 import pytest
 
 from fedscope.records.artefact import Claim
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.reproduce.artefacts.claims import Printed, Statement
 from fedscope.reproduce.artefacts.claims import judge as judge_all
-from fedscope.reproduce.artefacts.differences import Sample, Samples, difference
-from fedscope.reproduce.recipes.quantities import Number, from_record, mean
+from fedscope.reproduce.artefacts.row_differences import Sample, Samples, difference
+from fedscope.reproduce.recipes.table_quantities import Number, from_record, mean
 from tests.figures.records import curvature
 
 

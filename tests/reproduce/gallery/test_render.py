@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord
-from fedscope.reproduce.gallery.cells import cell_text, grid
+from fedscope.reproduce.gallery.cell_texts import cell_text, grid
 from fedscope.reproduce.gallery.render import latex, markdown, tex
 from fedscope.reproduce.gallery.table_csv import table_csv
 

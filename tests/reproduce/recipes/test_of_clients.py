@@ -9,14 +9,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.records.clients import ClientsRecord
-from fedscope.records.reading import Kept
-from fedscope.records.sharpness import SharpnessRecord
-from fedscope.reproduce.artefacts.differences import Sample, difference
+from fedscope.checkpoints.registry.run_registry import RunFolder
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.records.saved_records import Kept
+from fedscope.records.sharpness_record import SharpnessRecord
+from fedscope.reproduce.artefacts.row_differences import Sample, difference
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_record
-from fedscope.reproduce.runs.measure import cached_result, compute
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES, Number, from_record
+from fedscope.reproduce.runs.measurements import cached_result, compute
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.partition.longtail import longtail_counts
 from fedscope.reproduce.runs.estimate import MachineSpeed, per_round
 from fedscope.reproduce.runs.inventory import RunInventory

@@ -8,13 +8,13 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import DataSpec, Manifest, ModelSpec, Round
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.federated.setup.settings import settled
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.federated.setup.resolved_settings import settled
 from fedscope.reproduce.plan import BuildSettings, Plan
-from fedscope.reproduce.recipes.cells import Choices, RunCell, cells
+from fedscope.reproduce.recipes.run_cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import recipe
 from fedscope.reproduce.runs.inventory import RunInventory
-from fedscope.reproduce.runs.train import Training, missing, train_job
+from fedscope.reproduce.runs.missing_runs import Training, missing, train_job
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> RunCell:
@@ -173,7 +173,7 @@ def test_the_command_of_a_run_gives_its_settings() -> None:
     """What is printed is read back as the command line reads it."""
     from fedscope.checkpoints.file.fields import parse
     from fedscope.checkpoints.file.settings import Settings
-    from fedscope.federated.setup.presets import preset
+    from fedscope.federated.setup.paper_presets import preset
 
     for name, scale in (("man/table2", "cpu"), ("fedalign/table5", "cpu"), ("fedfor/figure3", "smoke")):
         for job in missing(cells(recipe(name, scale)), RunInventory(RunRegistry(Path("nowhere")))):

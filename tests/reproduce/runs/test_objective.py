@@ -7,12 +7,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import Hessian, top_eigenpairs, trace
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.reproduce.runs.objective import objective_surfaces, with_term
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source

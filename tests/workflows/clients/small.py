@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.federated.server.rounds import train
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.sources.targets import Targets
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.figures.clients.from_records import draw
 from fedscope.figures.text.clients import clients_tables
 from fedscope.landscape.paths.barriers import pair_barriers
-from fedscope.records.clients import ClientsRecord
-from fedscope.workflows.clients.measure import measure_clients
-from fedscope.workflows.clients.request import ClientsRequest
+from fedscope.records.clients_record import ClientsRecord
+from fedscope.workflows.clients.clients_request import ClientsRequest
+from fedscope.workflows.clients.measure_clients import measure_clients
 from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems

@@ -10,12 +10,12 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.file.state import read_state, server_vectors
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.file.state_folder import read_state, server_vectors
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
-from fedscope.workflows.curvature.checkpoints import curvature
+from fedscope.workflows.curvature.hessian_command import curvature
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems

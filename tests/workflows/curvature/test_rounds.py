@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
-from fedscope.workflows.curvature.checkpoints import curvature
+from fedscope.workflows.curvature.hessian_command import curvature
 from fedscope.workflows.requests import Request
-from fedscope.workflows.sources.rounds import along
+from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from fedscope.landscape import Hessian
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.workflows.landscape import cached as kept
 from fedscope.workflows.landscape import scan
 from fedscope.workflows.landscape.cached import cached_scans
-from fedscope.workflows.landscape.checkpoints import scan_rounds
+from fedscope.workflows.landscape.landscape_command import scan_rounds
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.samples import Source

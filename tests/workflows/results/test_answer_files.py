@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.data.reading import shards
-from fedscope.data.sets.catalogue import record
+from fedscope.data.sets.dataset_catalogue import record
 from fedscope.workflows.results.answer_files import rests_on
-from fedscope.workflows.results.answers import stamps
+from fedscope.workflows.results.stored_answers import stamps
 
 
 def test_a_checkpoint_counts_by_its_bytes_and_its_clients_by_their_run(run: RunFolder) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.curvature.record import problem_entry
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results.lookup import ALL, Criteria, Part, asked_of, earlier, lacking, meets, trimmed

@@ -8,8 +8,8 @@ import pytest
 from fedscope.workflows.progress import SILENT
 from fedscope.workflows.sharpness import quantities
 from fedscope.workflows.sharpness.quantities import Quantities
-from fedscope.workflows.sharpness.request import QUANTITIES, SharpnessRequest
-from tests.workflows.sharpness.test_measure import own_problem
+from fedscope.workflows.sharpness.sharpness_request import QUANTITIES, SharpnessRequest
+from tests.workflows.sharpness.test_measure_sharpness import own_problem
 
 OTHER: dict[str, Any] = {
     "bn": "batch", "rho": 0.3, "m": 10, "steps": 3, "reading": "code", "pairs": 6, "normalize_logits": True,

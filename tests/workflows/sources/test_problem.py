@@ -10,10 +10,10 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.data.loading.datasets import part
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy

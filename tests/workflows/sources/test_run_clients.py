@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.data.augment import Pipeline
 from fedscope.data.partition.division import Divided
-from fedscope.data.sets import catalogue
-from fedscope.data.sets.catalogue import pipeline
+from fedscope.data.sets import dataset_catalogue
+from fedscope.data.sets.dataset_catalogue import pipeline
 from fedscope.errors import UserError
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import numpy_stream, torch_stream
 from fedscope.workflows.requests import Resampling
@@ -154,7 +154,7 @@ def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     def stream(seed: int, *key: Any) -> np.random.Generator:
         return drawn(seed + 1, *key)
 
-    monkeypatch.setattr("fedscope.data.partition.partition.numpy_stream", stream)
+    monkeypatch.setattr("fedscope.data.partition.draw_partition.numpy_stream", stream)
 
 
 @pytest.mark.usefixtures("other_streams")
@@ -221,7 +221,7 @@ def test_the_published_loader_goes_over_the_training_data(shifting: tuple[Federa
 def _augmenting(monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """Let every data set be augmented; return the pipeline."""
     recipe = Pipeline((0.3,), (0.4,), flip=0.5, crop=1.0, padding=1)
-    monkeypatch.setattr("fedscope.data.sets.catalogue.pipeline", lambda *_: ("augmenting", recipe))
+    monkeypatch.setattr("fedscope.data.sets.dataset_catalogue.pipeline", lambda *_: ("augmenting", recipe))
     return recipe
 
 
@@ -268,7 +268,9 @@ def test_images_get_the_constants_that_are_asked_for(
 ) -> None:
     other = Pipeline((0.1,), (0.7,))
     named = {"other": ("other", other)}
-    monkeypatch.setattr(catalogue, "pipeline", lambda data, name: named.get(name) or pipeline(data, name))
+    monkeypatch.setattr(
+        dataset_catalogue, "pipeline", lambda data, name: named.get(name) or pipeline(data, name)
+    )
     federation, run = shifting
     (plain,) = load([run.final], Source(samples=20, seed=3))
     (problem,) = load([run.final], Source(samples=20, seed=3, normalisation="other"))

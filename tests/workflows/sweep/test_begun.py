@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.workflows.sweep.begun import check_begun
 from fedscope.workflows.sweep.jobs import Job

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.registry.registry import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read

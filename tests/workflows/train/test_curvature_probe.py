@@ -11,12 +11,12 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.diagnostics import CurvatureProbe
+from fedscope.checkpoints.file.round_diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
-from fedscope.federated.server.rounds import train
+from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from fedscope.streams import torch_stream
 from fedscope.workflows.train.curvature_probe import PROBES, CurvatureProber

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedscope.checkpoints.file.diagnostics import Diagnostics
 from fedscope.checkpoints.file.fields import Finite, Moment, Name, NonNegative, Positive, StrictModel, later
+from fedscope.checkpoints.file.round_diagnostics import Diagnostics
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.choices import Shortcut, Told
 from fedscope.lora import LoRA

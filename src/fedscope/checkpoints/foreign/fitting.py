@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import is_dense, listed
 from fedscope.checkpoints.foreign.dialects import translations
-from fedscope.checkpoints.foreign.several import described
+from fedscope.checkpoints.foreign.several_networks import described
 from fedscope.checkpoints.foreign.unnamed import counts_batches, without_names
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
@@ -56,8 +56,8 @@ def fit(
     """Return the network's state from ``tensors``.
 
     Args:
-        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.reading.read` returns them; or without
-            names (:mod:`fedscope.checkpoints.foreign.unnamed`).
+        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.tensor_files.read` returns them; or
+            without names (:mod:`fedscope.checkpoints.foreign.unnamed`).
         wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
         what: the file, for messages.
         entry: take what lies below this name only.

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 
 PULL = "`fedscope runs pull {} git:` brings it from the repository's history, a URL from where it was pushed"
 _CLIENT = r"client([0-9]{1,9})"

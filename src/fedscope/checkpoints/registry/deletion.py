@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, remove, remove_empty
 
@@ -28,8 +28,8 @@ def delete_steps(run: RunFolder) -> int:
 def delete_checkpoints(run: RunFolder, names: Collection[str]) -> int:
     """Delete global models of a finished run, such as ``final.pt``; first its manifest takes their hashes.
 
-    What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measure`), and the
-    run stays finished.
+    What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measurements`), and
+    the run stays finished.
 
     Returns:
         How many there were.

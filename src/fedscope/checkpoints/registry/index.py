@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import is_writable, remove, touch
 

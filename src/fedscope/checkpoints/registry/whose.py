@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.choices import Told
 from fedscope.errors import UserError
 from fedscope.pairing import Pairing

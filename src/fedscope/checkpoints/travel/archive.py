@@ -18,8 +18,8 @@ from fedscope.checkpoints.file.container import is_container, members
 from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch

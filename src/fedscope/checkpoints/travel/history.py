@@ -14,7 +14,7 @@ from subprocess import DEVNULL, PIPE, Popen
 from subprocess import run as call
 from tempfile import TemporaryDirectory
 
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.travel.lists import Journey, Report
 from fedscope.checkpoints.travel.pull import collecting, put_back
 from fedscope.checkpoints.travel.remote import CHUNK

@@ -16,8 +16,8 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, paced, read_list
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick
 from fedscope.checkpoints.verification.verify import check_run

@@ -9,7 +9,7 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.contents import Contents, File
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.travel.folder import Folder
 from fedscope.checkpoints.travel.lists import Journey, Report, carry_all, journey, known_list, list_place
 from fedscope.checkpoints.travel.remote import Absent, Remote, Tick

@@ -10,7 +10,7 @@ import click
 
 from fedscope.choices import BatchNormMode, DtypeName, SplitName
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.unused import flags_given
+from fedscope.cli.options.without_effect import flags_given
 from fedscope.errors import UserError
 from fedscope.workflows.sources.targets import SAMPLES, Targets
 
@@ -115,8 +115,8 @@ def _check_exist(targets: Targets, *, inside: bool) -> None:
         targets: the checkpoints.
         inside: the models inside a client's round are taken, where the client of a round is named.
     """
-    from fedscope.checkpoints.registry.registry import RunRegistry
-    from fedscope.workflows.sources.rounds import client_of_round, steps_of
+    from fedscope.checkpoints.registry.run_registry import RunRegistry
+    from fedscope.workflows.sources.chosen_rounds import client_of_round, steps_of
 
     store = RunRegistry(targets.registry)
     for reference in targets.checkpoints:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand, RichGroup, RichOptionPanel
 
-from fedscope.cli.options.unused import check_unused
+from fedscope.cli.options.without_effect import check_unused
 from fedscope.cli.terminal.readable import readable
 from fedscope.cli.terminal.verbosity import FLAGS
 from fedscope.errors import suggestion

@@ -48,6 +48,6 @@ def loggers(_context: click.Context, _param: click.Parameter, typed: str) -> lis
 
 
 def _registry(context: click.Context) -> Any:
-    from fedscope.checkpoints.registry.registry import RunRegistry
+    from fedscope.checkpoints.registry.run_registry import RunRegistry
 
     return RunRegistry(Path(context.params.get("registry") or "checkpoints"))

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console

@@ -6,7 +6,7 @@ import click
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.method_code import changed_methods
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.config import config

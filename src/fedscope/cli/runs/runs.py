@@ -12,7 +12,7 @@ import click
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients, delete_steps
-from fedscope.checkpoints.registry.registry import COLUMNS, Row, RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import COLUMNS, Row, RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import CommandGroup
 from fedscope.cli.runs import add

@@ -11,16 +11,16 @@ from fedscope.checkpoints.file.schema import Manifest, Round
 from fedscope.checkpoints.registry.addresses import address_of
 from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.method_code import changed_methods
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import answers, console
 from fedscope.errors import UserError
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.workflows.results.answers import Answer
+from fedscope.workflows.results.stored_answers import Answer
 
 if TYPE_CHECKING:
-    from fedscope.checkpoints.registry.provenance import Link
+    from fedscope.checkpoints.registry.provenance_chain import Link
 
 RECORDS = (".png", ".pdf", ".svg", ".html", ".json")
 
@@ -131,7 +131,7 @@ def _settings(
 
 
 def _rows_known(found: RunFolder, manifest: Manifest) -> str:
-    from fedscope.checkpoints.registry.rows import rows_spec
+    from fedscope.checkpoints.registry.client_rows import rows_spec
 
     if manifest.rows:
         return f"stored, {manifest.rows.sha256[:12]}"
@@ -159,7 +159,7 @@ def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
 
 def links(registry: RunRegistry, reference: str) -> list["Link"]:
     """Return the chain from a figure, an analysis, a checkpoint or a run back to the code."""
-    from fedscope.checkpoints.registry.provenance import checkpoint_links, record_links
+    from fedscope.checkpoints.registry.provenance_chain import checkpoint_links, record_links
     from fedscope.figures.provenance import read_record
 
     if Path(reference).suffix.lower() in RECORDS:

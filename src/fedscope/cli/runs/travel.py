@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
@@ -40,8 +40,8 @@ def push_command(
     Only what is not there yet is sent, and a run is there once all of it is. After an interruption the same
     command goes on. Credentials are those of the store's own programs.
     """
-    from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
+    from fedscope.checkpoints.travel.urls import remote
 
     store = RunRegistry(registry)
     if not every and not runs and url in (run.name for run in store.folders()):
@@ -77,8 +77,8 @@ def pull_command(
     and stays as it is otherwise. git: has these alone, from the history of the registry's repository.
     """
     from fedscope.checkpoints.travel import history
-    from fedscope.checkpoints.travel.addresses import remote
     from fedscope.checkpoints.travel.pull import pull_run
+    from fedscope.checkpoints.travel.urls import remote
 
     store = RunRegistry(registry)
     if url == history.URL:

@@ -1,4 +1,4 @@
-"""Stored answers on the terminal: see :mod:`fedscope.workflows.results.answers`."""
+"""Stored answers on the terminal: see :mod:`fedscope.workflows.results.stored_answers`."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from fedscope.cli.terminal import console
 from fedscope.storage import cache_dir
 from fedscope.workflows import catalogues
-from fedscope.workflows.results.answers import Answer, name_of, stamps, store, stored
+from fedscope.workflows.results.stored_answers import Answer, name_of, stamps, store, stored
 
 
 def print_or_make(

@@ -19,10 +19,18 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
+from fedscope.cli.terminal.fitted_tables import (
+    TextColumn,
+    fit,
+    least_width,
+    lines,
+    parts,
+    terminal_width,
+    widths,
+)
 from fedscope.cli.terminal.printable import STEERING, safe
 from fedscope.cli.terminal.pulse import LongStep, Pulse
 from fedscope.cli.terminal.readable import readable
-from fedscope.cli.terminal.tables import TextColumn, fit, least_width, lines, parts, terminal_width, widths
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps

@@ -11,7 +11,7 @@ from fedscope.figures.text.advice import advice, holders_unknown, plain_form, re
 from fedscope.figures.text.influence import influence_tables
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import all_rows, hessian_table
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient within some 15 %
 

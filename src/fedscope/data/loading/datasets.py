@@ -16,7 +16,7 @@ from fedscope.task_loss import IGNORED, Loss, TaskLoss
 
 if TYPE_CHECKING:
     from fedscope.data.augment import Pipeline
-    from fedscope.data.reading.files import Files
+    from fedscope.data.reading.encoded_images import Files
 
 SPLITS = ("train", "test", "validation")
 TRIED = 2  # samples: enough for a BatchNorm without positions

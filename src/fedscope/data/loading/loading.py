@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedscope.data.loading import cache, sources
+from fedscope.data.loading import array_cache, dataset_files
+from fedscope.data.loading.data_folder import root
+from fedscope.data.loading.dataset_record import DatasetRecord
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.loading.record import DatasetRecord
-from fedscope.data.loading.root import root
 from fedscope.data.reading.decoding import Pixels, check_header, exact, squared
-from fedscope.data.reading.files import Files
-from fedscope.data.reading.tables import ImageTable, content_key
+from fedscope.data.reading.encoded_images import Files
+from fedscope.data.reading.image_tables import ImageTable, content_key
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder, cache_dir, new_file
 
@@ -32,21 +32,21 @@ def load(record: DatasetRecord, data_dir: Path | None, *, fetch: bool = True) ->
             root(data_dir)  # it may be mistyped
         return record.built_in()
     given = root(data_dir)
-    found = sources.local(record, given, fetch=fetch) if given else None
+    found = dataset_files.local(record, given, fetch=fetch) if given else None
     folder = cache_folder(record, found)
-    if not cache.is_complete(folder):
+    if not array_cache.is_complete(folder):
         if not (found or fetch):
             raise UserError(
                 f"no files of it here; name their folder with --data-dir or FEDSCOPE_DATA ({record.layout}); "
                 f"source: {record.source}"
             )
-        found = found or sources.from_hub(record)
+        found = found or dataset_files.from_hub(record)
         with atomic_folder(folder, below=cache_dir()) as temporary:
             _build(record, found, temporary)
-    return cache.read(record.name, folder, found.note if found else "")
+    return array_cache.read(record.name, folder, found.note if found else "")
 
 
-def cache_folder(record: DatasetRecord, found: sources.DataFiles | None) -> Path:
+def cache_folder(record: DatasetRecord, found: dataset_files.DataFiles | None) -> Path:
     """Return where the data set is cached: of local files by their content, else the hub's.
 
     Images that are decoded as they are fetched stay in their files, so there the place counts too.
@@ -58,7 +58,7 @@ def cache_folder(record: DatasetRecord, found: sources.DataFiles | None) -> Path
     return cache_dir() / f"{record.folder}-{key}"
 
 
-def _build(record: DatasetRecord, found: sources.DataFiles, folder: Path) -> None:
+def _build(record: DatasetRecord, found: dataset_files.DataFiles, folder: Path) -> None:
     tables, note = record.rule(found.read())
     splits = {}
     for name, table in tables.items():
@@ -66,16 +66,16 @@ def _build(record: DatasetRecord, found: sources.DataFiles, folder: Path) -> Non
         if record.decode == "files":
             images = _kept(table, name, folder, record.side)
         else:
-            images = _decoded(table, cache.images_file(folder, name), ONCE[record.decode], record.side)
+            images = _decoded(table, array_cache.images_file(folder, name), ONCE[record.decode], record.side)
         domains = None if table.domains is None else torch.from_numpy(table.domains)
         splits[name] = Split(images, torch.from_numpy(np.ascontiguousarray(table.labels)), domains)
-        cache.write_split(folder, name, splits[name])
-    cache.write_meta(folder, splits, tables["train"].classes, record.domains, note)
+        array_cache.write_split(folder, name, splits[name])
+    array_cache.write_meta(folder, splits, tables["train"].classes, record.domains, note)
 
 
 def _decoded(table: ImageTable, path: Path, decode: Decode, side: int) -> torch.Tensor:
     shape = (len(table), 3, side, side)
-    with cache.new_array(path, shape) as images:
+    with array_cache.new_array(path, shape) as images:
         for place, where, encoded in table.read():
             images[place] = decode(encoded, where, side)
     return torch.from_numpy(images)

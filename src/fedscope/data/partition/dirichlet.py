@@ -7,7 +7,7 @@ order and every published run has other clients. Each returns one int64 array of
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.data.partition.slices import Labels, Rows
+from fedscope.data.partition.regular import Labels, Rows
 from fedscope.errors import UserError
 
 MIN_SAMPLES = 10  # smallest client that is accepted, but by dirichlet_equal (FedML, NIID-Bench)

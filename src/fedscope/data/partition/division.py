@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedscope.data.loading.datasets import Split
-from fedscope.data.partition.partition import FRESH, Division, divide
+from fedscope.data.partition.draw_partition import FRESH, Division, divide
 from fedscope.errors import UserError
 from fedscope.streams import torch_stream
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.data.partition.slices import Labels, Rows
+from fedscope.data.partition.regular import Labels, Rows
 from fedscope.errors import UserError
 
 # FedFOR's values are not published; these are provisional.

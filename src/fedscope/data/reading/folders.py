@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from fedscope.data.reading.tables import ImageTable, check, of_classes, of_files
+from fedscope.data.reading.image_tables import ImageTable, check, of_classes, of_files
 from fedscope.errors import UserError
 from fedscope.storage import read_text
 

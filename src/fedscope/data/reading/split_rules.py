@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedscope.data.reading.tables import ImageTable, Rows, by_domain, check, of_classes, pooled
+from fedscope.data.reading.image_tables import ImageTable, Rows, by_domain, check, of_classes, pooled
 from fedscope.errors import UserError
 from fedscope.extras import needed
 from fedscope.streams import numpy_stream

@@ -5,7 +5,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from fedscope.data.loading import cache
+from fedscope.data.loading import array_cache
 from fedscope.data.loading.datasets import Dataset, Split, fingerprint
 from fedscope.extras import needed
 from fedscope.storage import atomic_folder, cache_dir
@@ -21,16 +21,16 @@ def load_digits() -> Dataset:
     """
     with needed("train", "the data set digits"):
         folder = cache_dir() / f"digits-{version('scikit-learn')}"
-    if not cache.is_complete(folder):
+    if not array_cache.is_complete(folder):
         train, test = _bundled_digits()
         try:
             with atomic_folder(folder, below=cache_dir()) as temporary:
                 for name, split in (("train", train), ("test", test)):
-                    cache.write_split(temporary, name, split)
-                cache.write_meta(temporary, {"train": train, "test": test}, TEN)
+                    array_cache.write_split(temporary, name, split)
+                array_cache.write_meta(temporary, {"train": train, "test": test}, TEN)
         except OSError:
             return Dataset("digits", TEN, train, test, fingerprint(train, test))
-    return cache.read("digits", folder)
+    return array_cache.read("digits", folder)
 
 
 def _bundled_digits() -> tuple[Split, Split]:

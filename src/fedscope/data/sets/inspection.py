@@ -4,12 +4,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
 
-from fedscope.data.loading import cache, sources
+from fedscope.data.loading import array_cache, dataset_files
+from fedscope.data.loading.data_folder import root
+from fedscope.data.loading.dataset_record import DatasetRecord
 from fedscope.data.loading.datasets import SPLITS, Dataset
 from fedscope.data.loading.loading import cache_folder, load
-from fedscope.data.loading.record import DatasetRecord
-from fedscope.data.loading.root import root
-from fedscope.data.sets.catalogue import DATASETS, record
+from fedscope.data.sets.dataset_catalogue import DATASETS, record
 from fedscope.errors import UserError
 
 
@@ -73,11 +73,11 @@ def whereabouts(entry: DatasetRecord, data_dir: Path | None) -> str:
     folder = root(data_dir)
     if folder:
         try:
-            sources.local(entry, folder, fetch=False)
+            dataset_files.local(entry, folder, fetch=False)
         except UserError:
             return f"not in {folder}"
         return f"in {folder}"
-    if cache.is_complete(cache_folder(entry, None)):
+    if array_cache.is_complete(cache_folder(entry, None)):
         return "fetched"
     return "on the hub" if entry.hub else "to be put into a folder"
 

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
-from fedscope.federated.costs.cost import ClientCost
+from fedscope.federated.costs.training_cost import ClientCost
 from fedscope.federated.methods import METHODS
 from fedscope.federated.methods.subnetworks import sides
 from fedscope.federated.record.options import Values
-from fedscope.models.cost import norm_affine, parameter_count
-from fedscope.models.depth import Schedule, keep_probabilities
+from fedscope.models.network_cost import norm_affine, parameter_count
 from fedscope.models.products import Products, products
 from fedscope.models.resnet import Block, ResNet
 from fedscope.models.slimmable import channels as slim_channels
+from fedscope.models.stochastic_depth import Schedule, keep_probabilities
 
 GRID = 2000  # widths, evenly spaced, that stand for all
 COUNTS = (1, 2, 3, 4)  # of GradAug's sub-networks

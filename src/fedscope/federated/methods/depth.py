@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from fedscope.federated.record.method import Method, NetworkNeeds
 from fedscope.federated.record.options import Option, Values
 from fedscope.federated.record.views import Draws
-from fedscope.models.depth import Schedule, gated
 from fedscope.models.resnet import blocks
+from fedscope.models.stochastic_depth import Schedule, gated
 
 
 def draw(generator: torch.Generator, _: Values, images: Tensor, model: nn.Module) -> list[bool]:

@@ -21,7 +21,13 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.state import StateIndex, check_row, read_state, server_vectors, write_state
+from fedscope.checkpoints.file.state_folder import (
+    StateIndex,
+    check_row,
+    read_state,
+    server_vectors,
+    write_state,
+)
 from fedscope.errors import UserError
 from fedscope.storage import atomic_folder, move, new_file, open_regular, remove_tree
 

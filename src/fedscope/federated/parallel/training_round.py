@@ -11,7 +11,7 @@ from torch import Tensor
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.data.loading.datasets import Split
 from fedscope.federated.client.clock import PhaseClock
-from fedscope.federated.client.loop import LocalTrainer
+from fedscope.federated.client.local_loop import LocalTrainer
 from fedscope.federated.parallel.evaluation import EvaluationScore, score_sums
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.schedule import Stack, assign, stacks, windows

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.diagnostics import CurvatureProbe
+from fedscope.checkpoints.file.round_diagnostics import CurvatureProbe
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.best import best
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.federated.client.loop import LocalTrainer
+from fedscope.checkpoints.registry.run_registry import RunFolder
+from fedscope.federated.client.local_loop import LocalTrainer
 from fedscope.federated.parallel.evaluation import NOTHING, EvaluationScore
 from fedscope.federated.parallel.memory import Memory, Writer
 from fedscope.federated.parallel.training_round import TrainingRound

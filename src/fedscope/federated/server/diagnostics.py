@@ -10,8 +10,8 @@ from torch.linalg import vector_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
-from fedscope.checkpoints.file.diagnostics import CurvatureProbe, Diagnostics
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.file.round_diagnostics import CurvatureProbe, Diagnostics
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.federated.client.observations import OWN
 from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.record.flat import FlatModel

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import save_checkpoint
 from fedscope.checkpoints.file.schema import CheckpointInfo, Round
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.checkpoints.registry.rows import packed
+from fedscope.checkpoints.registry.client_rows import packed
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.federated.parallel.training_round import TrainingRound
 from fedscope.federated.record.tasks import Trained
 from fedscope.federated.setup.federation import Federation

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.diagnostics import Updates
+from fedscope.checkpoints.file.round_diagnostics import Updates
 from fedscope.federated.server.run_files import finite
 from fedscope.federated.server.weighted_scatter import WeightedScatter
 

@@ -9,7 +9,7 @@ from torch import nn
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.partition.partition import FRESH
+from fedscope.data.partition.draw_partition import FRESH
 from fedscope.errors import UserError
 from fedscope.federated.record.method import Method
 from fedscope.federated.record.network import in_mode

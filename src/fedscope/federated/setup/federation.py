@@ -19,16 +19,16 @@ from fedscope.checkpoints.file.schema import (
     RowsSpec,
 )
 from fedscope.checkpoints.file.settings import Settings
+from fedscope.checkpoints.registry.client_rows import ClientRows, packed
 from fedscope.checkpoints.registry.method_code import method_code
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
-from fedscope.checkpoints.registry.rows import ClientRows, packed
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset, Split
-from fedscope.data.partition.partition import FRESH
+from fedscope.data.partition.draw_partition import FRESH
 from fedscope.data.partition.shift import shift_rounds
 from fedscope.data.reading.anew import Anew
-from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.data.sets.own import source_of
+from fedscope.data.sets import dataset_catalogue as data_catalogue
+from fedscope.data.sets.own_data import source_of
 from fedscope.federated.methods import foreign, parse
 from fedscope.federated.record.checked import checked
 from fedscope.federated.record.flat import FlatModel
@@ -37,10 +37,10 @@ from fedscope.federated.record.options import Weights
 from fedscope.federated.record.tasks import LocalSettings
 from fedscope.federated.setup.compatibility import check_batches, check_loss
 from fedscope.federated.setup.continuation import check_continues
-from fedscope.federated.setup.networks import can_be_stacked, network, rebuilt
-from fedscope.federated.setup.samples import client_rows, evaluated
-from fedscope.federated.setup.settings import label_maps, settled
+from fedscope.federated.setup.resolved_settings import label_maps, settled
+from fedscope.federated.setup.run_samples import client_rows, evaluated
 from fedscope.federated.setup.stacking import automatic_stack
+from fedscope.federated.setup.trained_network import can_be_stacked, network, rebuilt
 from fedscope.own import digest
 from fedscope.streams import torch_stream
 

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from fedscope.figures import style
 from fedscope.figures.clients.panels import Panels, lacking, reaches, values
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 
 HEIGHT = 1.15  # inches
 BAR = 0.36  # of the room of a client

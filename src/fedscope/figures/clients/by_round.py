@@ -12,7 +12,7 @@ from fedscope.figures.intervals import reach
 from fedscope.figures.runs.curves import panels_figure
 from fedscope.figures.runs.lines import Line, Panel
 from fedscope.figures.text.client_rounds import Curve, Number, RoundsKind, by_run, measured
-from fedscope.records.clients import SYMBOLS, Amount, ClientsRecord, Quantity
+from fedscope.records.clients_record import SYMBOLS, Amount, ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
 
 PARTS: Mapping[RoundsKind, tuple[str, str]] = {  # what is lacking, and the --only that measures it

@@ -9,7 +9,7 @@ from fedscope.figures import style
 from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import matrix_figure
 from fedscope.figures.kinds import ClientsKind
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 
 
 def frame_figures(

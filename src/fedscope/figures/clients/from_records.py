@@ -12,7 +12,7 @@ from fedscope.figures.clients.gaps import gap_figure
 from fedscope.figures.clients.matrices import matrix_figure
 from fedscope.figures.clients.panels import Panels, lacking, reaches, values
 from fedscope.figures.kinds import ClientsKind
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 
 HEIGHT = 1.2  # inches
 TERMS = {"measured": "measured", "first": "first order", "second": "second order", "remainder": "remainder"}

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from fedscope.figures import style
 from fedscope.figures.clients.panels import Panels, lacking, reaches, values
-from fedscope.records.clients import SYMBOLS, ClientsRecord, Flatness, Function
+from fedscope.records.clients_record import SYMBOLS, ClientsRecord, Flatness, Function
 
 HEIGHT = 1.15  # inches
 OFFSETS = {"own": -0.16, "global": 0.16}

@@ -13,7 +13,7 @@ from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_
 from fedscope.figures.clients.panels import NOTE_LINE, TITLE_LINE, TOP, lacking
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.text.labels import label
-from fedscope.records.clients import ClientsRecord
+from fedscope.records.clients_record import ClientsRecord
 
 SMALLEST = 4.5  # numbers in the cells, in points
 MOST_NAMED = 20

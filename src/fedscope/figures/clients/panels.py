@@ -13,7 +13,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import Page, wrapped
 from fedscope.figures.text.labels import label
-from fedscope.records.clients import Amount, ClientsRecord
+from fedscope.records.clients_record import Amount, ClientsRecord
 
 MOST_CLIENTS = 100
 NAMED = 7.0  # points between the names of clients at least

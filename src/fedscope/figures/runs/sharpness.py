@@ -18,14 +18,14 @@ from fedscope.figures.label_placement import text_size
 from fedscope.figures.runs.small_panels import COLUMNS, small_panels
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
-from fedscope.records.sharpness import (
+from fedscope.records.sharpness_record import (
     Correlation,
     CorrelationRecord,
     GeneralizationGap,
     SharpnessEntry,
     SharpnessRecord,
 )
-from fedscope.statistics.intervals import interval
+from fedscope.statistics.standard_errors import interval
 
 MOST = 24  # checkpoints of a figure
 MOST_LOOKS = 10  # checkpoints that colour and marker tell apart

@@ -16,9 +16,9 @@ from fedscope.figures.color_scale import format_value
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.intervals import reach_of
 from fedscope.figures.label_placement import text_size
-from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Entry
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 MOST_BARS = 100
 NO_ERROR = "±?"

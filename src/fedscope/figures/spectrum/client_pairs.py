@@ -15,7 +15,7 @@ from fedscope.figures import style
 from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
 from fedscope.figures.inch_layout import POINTS, Page, wrapped
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 

@@ -16,10 +16,10 @@ from fedscope.figures import style
 from fedscope.figures.numbers import three_digits
 from fedscope.figures.spectrum.legend_above import page_with_legend
 from fedscope.records.entries import density_entry, finite
-from fedscope.records.hessian import DensityEntry
+from fedscope.records.hessian_record import DensityEntry
 
 if TYPE_CHECKING:
-    from fedscope.landscape.spectral import results
+    from fedscope.landscape.spectral import spectral_results
 
 MOST_DECADES = 10.0
 LEFT = 0.46  # inches
@@ -28,7 +28,7 @@ Values = NDArray[np.float64]
 
 
 def density_figure(
-    densities: "Sequence[DensityEntry | results.Density]",
+    densities: "Sequence[DensityEntry | spectral_results.Density]",
     labels: Sequence[str] | None = None,
     *,
     lambda_max: Sequence[float] | None = None,

@@ -18,7 +18,7 @@ from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.spectrum.influence import Concentration, Images, influence_figure
 from fedscope.figures.text.labels import label, measured_on, titles
 from fedscope.figures.text.tables import check_any
-from fedscope.records.hessian import HessianRecord
+from fedscope.records.hessian_record import HessianRecord
 
 
 def draw(

@@ -18,7 +18,7 @@ from fedscope.figures.intervals import reach
 from fedscope.figures.label_placement import text_size
 from fedscope.figures.text.influence import percent
 from fedscope.figures.text.tables import effective_number
-from fedscope.records.influence import GroupEntry, Influence
+from fedscope.records.influence_entry import GroupEntry, Influence
 from fedscope.statistics.concentration import LARGEST, cumulative_shares, top_share
 
 MOST_CURVES = 6

@@ -11,7 +11,7 @@ from fedscope.figures.kinds import SurfaceKind
 from fedscope.figures.surface.from_records import draw, read_surface
 from fedscope.figures.surface.panels import grid_of
 from fedscope.figures.text.labels import distinct_methods, in_subspace, titles
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 MOST_COLUMNS = 6
 MOST_PANELS = 36

@@ -18,7 +18,7 @@ from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.shown import RecordedAxis, RecordedSurface
 from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.figures.text.labels import in_subspace, titles
-from fedscope.records.landscape import BarrierEntry, LandscapeRecord, SurfaceEntry
+from fedscope.records.landscape_record import BarrierEntry, LandscapeRecord, SurfaceEntry
 
 
 def read_surface(record: SurfaceEntry) -> RecordedSurface:

@@ -29,7 +29,7 @@ from fedscope.figures.surface.shown import Mark, Surface
 from fedscope.figures.text.labels import shared_name
 
 if TYPE_CHECKING:
-    from fedscope.records.landscape import BarrierEntry
+    from fedscope.records.landscape_record import BarrierEntry
 
 MOST_LINES = 10
 LOG_FROM = 30.0  # ratio of the largest to the smallest loss from which the axis is logarithmic

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 
 from fedscope.figures.numbers import format_estimate
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 _ALL_SAMPLES = "they are all of your data"
 _MORE_SAMPLES = "more samples (--samples, where the data has more) would shrink it, as one over their root"

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from fedscope.figures.text.clients import GAP_NAMES, MEANS, amount_text, estimate_text
 from fedscope.figures.text.tables import Table
 from fedscope.records.client_means import Side, Term, aligned, cost, gap
-from fedscope.records.clients import QUANTITIES, SYMBOLS, Amount, ClientsRecord
+from fedscope.records.clients_record import QUANTITIES, SYMBOLS, Amount, ClientsRecord
 from fedscope.records.estimates import SYMBOLS as OF_DIAGONALS
 from fedscope.records.estimates import EstimateEntry, Symbol
 

@@ -8,7 +8,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, OVER_PAIRS, Table, departures
 from fedscope.records.client_paths import AllBarriers, Critical, CriticalStepEntry, Noise
-from fedscope.records.clients import (
+from fedscope.records.clients_record import (
     SYMBOLS,
     AlignmentEntry,
     Amount,
@@ -18,7 +18,7 @@ from fedscope.records.clients import (
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client import READINGS, CrossClientEntry
+from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import EstimateEntry
 from fedscope.statistics.resolution import UNRESOLVED
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from fedscope.figures.text.advice import plain_form
-from fedscope.records.landscape import LandscapeRecord
+from fedscope.records.landscape_record import LandscapeRecord
 
 
 def geometry(record: LandscapeRecord) -> Iterator[str]:

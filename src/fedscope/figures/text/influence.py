@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.tables import ABSENT, Table, effective_number
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.influence import GroupEntry, Influence, Influential
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.influence_entry import GroupEntry, Influence, Influential
 
 MOST_GROUPS = 5  # classes or clients in a table
 SMALLEST, LARGEST = 0.001, 1000.0  # per cent that are written out in three digits

@@ -7,9 +7,9 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the names of axes are asked for without any record
-    from fedscope.records.hessian import CheckpointEntry, HessianRecord
-    from fedscope.records.landscape import LandscapeRecord
-    from fedscope.records.sharpness import SharpnessRecord
+    from fedscope.records.hessian_record import CheckpointEntry, HessianRecord
+    from fedscope.records.landscape_record import LandscapeRecord
+    from fedscope.records.sharpness_record import SharpnessRecord
 
 PRINTED = {
     "fedavg": "FedAvg", "fedprox": "FedProx", "moon": "MOON", "mixup": "Mixup", "stochdepth": "StochDepth",

@@ -9,7 +9,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import in_subspace, label
 from fedscope.figures.text.tables import ABSENT, NO_ERROR, Table, departures
 from fedscope.figures.text.verdicts import UNDECIDED, stated
-from fedscope.records.sharpness import Correlation, GeneralizationGap, SharpnessEntry, SharpnessRecord
+from fedscope.records.sharpness_record import Correlation, GeneralizationGap, SharpnessEntry, SharpnessRecord
 
 SYMBOLS: Mapping[str, str] = {
     "sam": "SAM step",

@@ -12,9 +12,9 @@ from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.records.cross_client import READINGS, CrossClientEntry
+from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import EstimateEntry, MeanSymbol
-from fedscope.records.hessian import HessianRecord, ProblemEntry
+from fedscope.records.hessian_record import HessianRecord, ProblemEntry
 from fedscope.statistics.resolution import UNRESOLVED
 
 NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.numbers.format_estimate` writes it

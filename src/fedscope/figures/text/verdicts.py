@@ -11,7 +11,7 @@ from fedscope.figures.numbers import format_estimate
 from fedscope.figures.text.labels import label, method_name
 from fedscope.figures.text.tables import ABSENT, Table
 from fedscope.records.differences import COMPARISONS, Difference, differences_to_first, is_sharpness
-from fedscope.records.hessian import Compared, HessianRecord
+from fedscope.records.hessian_record import Compared, HessianRecord
 from fedscope.statistics.resolution import UNRESOLVED
 
 UNDECIDED = (

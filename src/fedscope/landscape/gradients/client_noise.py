@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.gradients.inner_products import of_losses
+from fedscope.landscape.gradients.noise_results import GradientNoise, NoiseScale
 from fedscope.landscape.gradients.noise_scale import FEWEST, gradient_noise_of
-from fedscope.landscape.gradients.results import GradientNoise, NoiseScale
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_loss, is_no_mean
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress
-from fedscope.statistics.intervals import finite_population
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.statistics.standard_errors import finite_population
 
 GROUPS = 16
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.landscape.loss.derivatives import joined
 from fedscope.landscape.loss.flat_loss import FlatLoss
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 
 SKETCH = 4096
 KEPT = 1 << 30  # bytes of gradients that are kept; of more, all are evaluated twice

@@ -38,9 +38,9 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.gradients.inner_products import BatchProducts, products_of_covariances
-from fedscope.landscape.gradients.results import GradientNoise, NoiseScale, Ratio
-from fedscope.landscape.spectral.results import Estimate
-from fedscope.statistics.intervals import combined, sample_error
+from fedscope.landscape.gradients.noise_results import GradientNoise, NoiseScale, Ratio
+from fedscope.landscape.spectral.spectral_results import Estimate
+from fedscope.statistics.standard_errors import combined, sample_error
 
 FEWEST = 3  # batches: two leave nothing to compare where one is left out
 _TOLD = 2.0  # standard errors from which on a length is told from 0

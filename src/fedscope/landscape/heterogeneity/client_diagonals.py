@@ -28,10 +28,10 @@ from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import block_size
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.spectral.deflation import STEPS, growing, variance_saved
 from fedscope.landscape.spectral.diagonal import block_sums, deflated_probes
-from fedscope.landscape.spectral.results import Diagonal
+from fedscope.landscape.spectral.spectral_results import Diagonal
 
 MEMORY = 2 << 30  # bytes of the bases that are kept between stages
 

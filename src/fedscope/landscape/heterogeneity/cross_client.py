@@ -16,8 +16,8 @@ from torch import Tensor
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
+from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
 from fedscope.landscape.heterogeneity.populations import PROBES, Parts, client_parts, of_populations
-from fedscope.landscape.heterogeneity.results import CrossClient
 from fedscope.landscape.heterogeneity.similarity import (
     DiagonalSimilarity,
     compare,
@@ -27,9 +27,9 @@ from fedscope.landscape.heterogeneity.similarity import (
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
-from fedscope.landscape.spectral.results import Estimate, probe_mean
+from fedscope.landscape.spectral.spectral_results import Estimate, probe_mean
 
 _GROWTH = 4  # most probes after a stage, in those before it
 _MARGIN = 1.1  # more probes than the errors say, as they are estimates

@@ -44,9 +44,9 @@ from fedscope.landscape.heterogeneity.similarity import (
 )
 from fedscope.landscape.operators.base import Operator, runs
 from fedscope.landscape.operators.probes import block_size, rademacher
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.results import Estimate
-from fedscope.statistics.intervals import combined, deleted, sample_error
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.spectral.spectral_results import Estimate
+from fedscope.statistics.standard_errors import combined, deleted, sample_error
 
 PROBES = 8  # of each client
 PARTS = 16  # of each client's samples, at most

@@ -35,8 +35,8 @@ import torch
 from torch import Tensor
 
 from fedscope.choices import Pairs
-from fedscope.landscape.spectral.results import Estimate
-from fedscope.statistics.intervals import jackknife_variance
+from fedscope.landscape.spectral.spectral_results import Estimate
+from fedscope.statistics.standard_errors import jackknife_variance
 
 _CHUNK = 1 << 22  # float64 numbers converted at a time
 

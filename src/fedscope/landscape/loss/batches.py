@@ -35,7 +35,7 @@ class Batches:
         batch_size: samples per batch.
         population: how many samples there are that these were drawn from without replacement, themselves
             included; errors over the data are then those of so finite a population
-            (:func:`fedscope.statistics.intervals.finite_population`). None: of an infinite one.
+            (:func:`fedscope.statistics.standard_errors.finite_population`). None: of an infinite one.
 
     Raises:
         UserError: no samples, differing lengths, ``batch_size`` < 1, or a population that has not so many.

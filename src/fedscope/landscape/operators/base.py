@@ -18,7 +18,7 @@ from fedscope.landscape.operators.algebra.combination import Combination
 from fedscope.landscape.operators.algebra.exports import DENSE_MEMORY, dense, scipy_operator
 from fedscope.landscape.operators.algebra.named_tensors import Blocks, flattened, unflattened
 from fedscope.landscape.printing import Printed
-from fedscope.statistics.intervals import finite_population
+from fedscope.statistics.standard_errors import finite_population
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator

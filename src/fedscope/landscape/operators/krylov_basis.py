@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.basis_views import Basis, through
 from fedscope.landscape.operators.basis.kept import total
-from fedscope.landscape.operators.basis.views import Basis, through
 from fedscope.landscape.printing import Printed
 
 

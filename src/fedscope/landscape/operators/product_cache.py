@@ -25,7 +25,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis.views import Onto
+from fedscope.landscape.operators.basis.basis_views import Onto
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes

@@ -27,11 +27,11 @@ from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
 from fedscope.landscape.matching.weight_matching import match_weights
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.paths.path_results import AveragingBarrier, PairBarriers
 from fedscope.landscape.paths.peak import Peak, Reach, peak, reach, unbiased
-from fedscope.landscape.paths.results import AveragingBarrier, PairBarriers
 from fedscope.landscape.paths.sample_losses import SampleLosses
-from fedscope.landscape.spectral.results import Estimate
+from fedscope.landscape.spectral.spectral_results import Estimate
 
 State = Mapping[str, Tensor]
 POINTS, STEPS = 9, 4

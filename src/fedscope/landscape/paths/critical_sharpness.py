@@ -16,7 +16,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.paths.barriers import State, flat_network, shares_of
 from fedscope.landscape.paths.critical_step import crossing
-from fedscope.landscape.paths.results import CriticalStep, UpdateSharpness
+from fedscope.landscape.paths.path_results import CriticalStep, UpdateSharpness
 from fedscope.landscape.paths.sample_losses import SampleLosses
 
 TOL = 0.01

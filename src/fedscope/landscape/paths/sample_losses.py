@@ -12,8 +12,8 @@ from fedscope.landscape.loss.recalibrated import Recalibrated
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.surfaces.fused_forward import Forward
-from fedscope.landscape.surfaces.metrics import loss_by_sample
-from fedscope.statistics.intervals import data_stderr, drawn_stderr, finite_population, sample_error
+from fedscope.landscape.surfaces.point_metrics import loss_by_sample
+from fedscope.statistics.standard_errors import data_stderr, drawn_stderr, finite_population, sample_error
 
 
 class SampleLosses:

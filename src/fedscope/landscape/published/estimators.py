@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from fedscope.choices import Pairs
-from fedscope.landscape.heterogeneity.results import CrossClient
+from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import generator_of, rademacher
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.printing import Printed
-from fedscope.landscape.spectral.results import Estimate
+from fedscope.landscape.spectral.spectral_results import Estimate
 
 MAX_ITERATIONS = 100
 TOLERANCE = 1e-3

@@ -11,8 +11,8 @@ import torch
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import DEFAULT_SEED, generator_of
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.spectral.results import Eigenpairs
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 STEPS = 20
 THRESHOLD = 1e-4

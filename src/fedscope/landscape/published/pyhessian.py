@@ -21,7 +21,7 @@ from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import mapped
 from fedscope.landscape.operators.probes import DEFAULT_SEED
-from fedscope.landscape.spectral.results import Eigenpairs, Trace
+from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 
 
 def pyhessian_spectrum(

@@ -21,12 +21,17 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.probes import generator_of
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.sharpness.geometry import Geometry
-from fedscope.landscape.sharpness.objective import Perturbed
-from fedscope.landscape.sharpness.results import Sharpness
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed
+from fedscope.landscape.sharpness.sharpness_result import Sharpness
 from fedscope.landscape.sharpness.worst_case import check_radius
-from fedscope.statistics.intervals import drawn_stderr, finite_population, mean_stderr, probed_data_error
+from fedscope.statistics.standard_errors import (
+    drawn_stderr,
+    finite_population,
+    mean_stderr,
+    probed_data_error,
+)
 
 PAIRS = 20
 

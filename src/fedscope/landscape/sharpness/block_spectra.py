@@ -22,14 +22,14 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import Restricted
-from fedscope.landscape.spectral.results import Density, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.slq_density import MARGIN, SIGMA_FRACTION, smoothed, spectral_density
-from fedscope.statistics.intervals import jackknife_variance
+from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Estimate, Trace
+from fedscope.statistics.standard_errors import jackknife_variance
 from fedscope.streams import torch_stream
 
 _POINTS = 201  # of the grid of an integral, at the least

@@ -25,9 +25,9 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.sharpness.results import Cost, Sharpness
-from fedscope.statistics.intervals import data_stderr, drawn_stderr, sample_error
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
+from fedscope.statistics.standard_errors import data_stderr, drawn_stderr, sample_error
 from fedscope.streams import key
 
 Labels = Literal["empirical", "exact", "drawn"]

@@ -22,12 +22,12 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.probes import generator_of
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.sharpness.average_case import summarized
-from fedscope.landscape.sharpness.geometry import Geometry
-from fedscope.landscape.sharpness.objective import Perturbed, error_rate
-from fedscope.landscape.sharpness.results import Cost, Sharpness
+from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed, error_rate
+from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 
 EPSILON = 1e-3
 _SMALLEST, _START, _LARGEST = 2.0**-40, 2.0**-8, 2.0**10  # σ that are looked at

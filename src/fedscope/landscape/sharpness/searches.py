@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedscope.choices import ReadingName
 from fedscope.errors import UserError
-from fedscope.landscape.sharpness.geometry import Geometry
+from fedscope.landscape.sharpness.balls import Geometry
 from fedscope.streams import random_signs, torch_stream
 
 Ascended = Callable[[Tensor], tuple[float, Tensor]]

@@ -16,12 +16,12 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Data
 from fedscope.landscape.loss.flat_loss import LossFunction
-from fedscope.landscape.operators.progress import Progress
-from fedscope.landscape.sharpness.geometry import Geometry
-from fedscope.landscape.sharpness.objective import Perturbed
-from fedscope.landscape.sharpness.results import Sharpness
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed
 from fedscope.landscape.sharpness.searches import AutoPGD, Search, Vertices
-from fedscope.statistics.intervals import data_stderr
+from fedscope.landscape.sharpness.sharpness_result import Sharpness
+from fedscope.statistics.standard_errors import data_stderr
 
 
 def worst_case_sharpness(

@@ -35,8 +35,8 @@ from torch import Tensor
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
-from fedscope.landscape.spectral.results import Eigenpairs
-from fedscope.statistics.intervals import data_stderr, deleted, sample_error
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
+from fedscope.statistics.standard_errors import data_stderr, deleted, sample_error
 
 SKETCH = 8  # random signs: a squared length is known to √(2/8), over B batches to about √(2/(8B))
 _SIMULATED = 24  # pairs ±ε

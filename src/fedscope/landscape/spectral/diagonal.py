@@ -20,11 +20,11 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.deflation import affordable, growing
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
-from fedscope.landscape.spectral.results import Diagonal, Estimate
-from fedscope.statistics.intervals import jackknife_variance
+from fedscope.landscape.spectral.spectral_results import Diagonal, Estimate
+from fedscope.statistics.standard_errors import jackknife_variance
 
 
 def diagonal(

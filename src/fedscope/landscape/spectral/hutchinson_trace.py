@@ -23,7 +23,7 @@ from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.deflation import (
     STEPS,
     Extend,
@@ -33,7 +33,7 @@ from fedscope.landscape.spectral.deflation import (
     variance_saved,
 )
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
-from fedscope.landscape.spectral.results import Probed, Trace
+from fedscope.landscape.spectral.spectral_results import Probed, Trace
 
 DEFAULT_RTOL = 0.05
 

@@ -7,9 +7,9 @@ import torch
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import seed_of
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
-from fedscope.landscape.spectral.results import Eigenpairs
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 Restricted = Callable[[Sequence[str]], Operator]
 """Patterns of names ↦ the operator of the parameters that match one, see ``LossOperator``."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.printing import Printed
 
 SolveMethod = Literal["cg", "minres"]

@@ -17,9 +17,9 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.landscape.spectral.results import Density, Probed, probe_mean
+from fedscope.landscape.spectral.spectral_results import Density, Probed, probe_mean
 
 PROBES, STEPS = 4, 40
 SIGMA_FRACTION = 0.01

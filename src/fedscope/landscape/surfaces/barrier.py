@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fedscope.landscape.printing import Printed
-from fedscope.landscape.surfaces.results import Surface
+from fedscope.landscape.surfaces.surface_results import Surface
 
 
 @dataclass(frozen=True, repr=False)

@@ -10,10 +10,10 @@ from torch.nn.modules.conv import _ConvTransposeNd
 from fedscope.errors import UserError
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.printing import Printed
-from fedscope.landscape.surfaces.results import Mark
+from fedscope.landscape.surfaces.surface_results import Mark
 
 if TYPE_CHECKING:
-    from fedscope.landscape.spectral.results import Eigenpairs
+    from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,7 @@ from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.fused_forward import Forward
-from fedscope.landscape.surfaces.metrics import Metering, Metric
+from fedscope.landscape.surfaces.point_metrics import Metering, Metric
 
 Point = tuple[float, ...]
 Row = tuple[float, ...]

@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.paper_presets import preset
 from fedscope.records.artefact import PaperValue
 from fedscope.reproduce.artefacts.claims import Statement
-from fedscope.reproduce.artefacts.differences import Samples, SeedSpread, spread_between_seeds
+from fedscope.reproduce.artefacts.row_differences import Samples, SeedSpread, spread_between_seeds
 from fedscope.reproduce.recipes.published import printed
-from fedscope.reproduce.recipes.quantities import QUANTITIES
 from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES
 
 
 def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, SeedSpread]:

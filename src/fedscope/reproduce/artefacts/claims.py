@@ -7,9 +7,9 @@ lies on the other side, and is *undecided* where one may be zero, or while a row
 columns it holds if it holds in all, and does not if it does not in one. The differences behind all statements
 of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
 
-The error of a difference is that of :mod:`fedscope.reproduce.artefacts.differences`. With one seed, and no
-known spread between trainings, it is the measurements' own: the verdict is on these runs, not on the methods.
-The evidence says so.
+The error of a difference is that of :mod:`fedscope.reproduce.artefacts.row_differences`. With one seed, and
+no known spread between trainings, it is the measurements' own: the verdict is on these runs, not on the
+methods. The evidence says so.
 """
 
 import math
@@ -21,14 +21,14 @@ from typing import Literal
 from fedscope.figures.numbers import format_estimate
 from fedscope.records.artefact import Claim
 from fedscope.records.differences import Difference, judged
-from fedscope.reproduce.artefacts.differences import (
+from fedscope.reproduce.artefacts.row_differences import (
     Sample,
     Samples,
     SeedSpread,
     difference,
     spread_between_seeds,
 )
-from fedscope.reproduce.recipes.quantities import QUANTITIES
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES
 
 Verdict = Literal["holds", "does not hold", "undecided"]
 _STATEMENT = re.compile(

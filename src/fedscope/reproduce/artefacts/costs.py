@@ -6,19 +6,19 @@ from functools import cache
 import torch
 from torch import nn
 
-from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.federated.client.state import ClientState
 from fedscope.federated.costs.expected import expected_costs
 from fedscope.federated.methods import parse
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.record.taps import tapped
-from fedscope.federated.setup.presets import preset
+from fedscope.federated.setup.paper_presets import preset
 from fedscope.models import catalogue as model_catalogue
+from fedscope.models.network_summary import summary
 from fedscope.models.resnet import ResNet
-from fedscope.models.summary import summary
 from fedscope.records.entries import Record
-from fedscope.reproduce.recipes.quantities import Number
 from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.table_quantities import Number
 
 BYTES = 4  # of a number on the network
 

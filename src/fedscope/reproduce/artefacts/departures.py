@@ -5,13 +5,13 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.data.sets import catalogue as data_catalogue
-from fedscope.federated.setup.presets import preset
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.reading import Kept
+from fedscope.data.sets import dataset_catalogue as data_catalogue
+from fedscope.federated.setup.paper_presets import preset
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.saved_records import Kept
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.cells import RunCell
 from fedscope.reproduce.recipes.measures import Measure
+from fedscope.reproduce.recipes.run_cells import RunCell
 from fedscope.reproduce.recipes.spec import Recipe
 from fedscope.reproduce.runs.inventory import RunEntry
 

@@ -8,12 +8,12 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.entries import Record
 from fedscope.records.outcomes import OutcomesRecord
-from fedscope.records.reading import Kept
-from fedscope.reproduce.recipes.cells import RunCell
+from fedscope.records.saved_records import Kept
 from fedscope.reproduce.recipes.measures import Measure
-from fedscope.reproduce.recipes.quantities import QUANTITIES, Number, from_metrics, from_record
+from fedscope.reproduce.recipes.run_cells import RunCell
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES, Number, from_metrics, from_record
 from fedscope.reproduce.runs.inventory import Match
-from fedscope.reproduce.runs.measure import cached_result, content, key
+from fedscope.reproduce.runs.measurements import cached_result, content, key
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from typing import Literal
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord, Claim
 from fedscope.records.entries import Record
-from fedscope.records.numbers import or_null
-from fedscope.reproduce.recipes.quantities import spread
-from fedscope.statistics.families import holm
-from fedscope.statistics.intervals import combined, p_value
+from fedscope.records.number_types import or_null
+from fedscope.reproduce.recipes.table_quantities import spread
+from fedscope.statistics.adjusted_p import holm
+from fedscope.statistics.standard_errors import combined, p_value
 
 LEVEL = 0.05
 Outcome = Literal["equal", "within", "beyond", "beyond the measurement", "not comparable", "missing"]

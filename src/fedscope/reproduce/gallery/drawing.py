@@ -22,10 +22,10 @@ from fedscope.figures.surface.shown import RecordedSurface
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord, DrawnEntry
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord, ObjectiveRecord, SurfaceEntry
-from fedscope.records.reading import Kept
-from fedscope.records.sharpness import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord, ObjectiveRecord, SurfaceEntry
+from fedscope.records.saved_records import Kept
+from fedscope.records.sharpness_record import CORRELATION_SCHEMA, CorrelationRecord, SharpnessRecord
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
-from fedscope.reproduce.artefacts.artefact import NOT_MEASURED
-from fedscope.reproduce.gallery.cells import verdict_notes
+from fedscope.reproduce.artefacts.record_of_cells import NOT_MEASURED
+from fedscope.reproduce.gallery.cell_texts import verdict_notes
 from fedscope.reproduce.gallery.drawing import figures
 from fedscope.reproduce.gallery.render import filled, latex, markdown
 from fedscope.reproduce.gallery.supplement import statements, used_runs

@@ -8,7 +8,7 @@ from pathlib import Path
 from fedscope.extras import needed
 from fedscope.figures.text.sharpness import SYMBOLS, correlation_table
 from fedscope.records.artefact import ArtefactRecord
-from fedscope.reproduce.gallery.cells import conditions, grid, legend, verdict_notes
+from fedscope.reproduce.gallery.cell_texts import conditions, grid, legend, verdict_notes
 from fedscope.reproduce.gallery.drawing import samples_note
 
 with needed("report", "a page of the gallery"):  # here, so that nothing is measured in vain

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedscope.records.artefact import ArtefactRecord, UsedRun
 from fedscope.reproduce.artefacts.claims import Statement
-from fedscope.reproduce.gallery.cells import paper_text
+from fedscope.reproduce.gallery.cell_texts import paper_text
 from fedscope.reproduce.gallery.render import titled
 
 _HOUR = 3600.0

@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator, Sequence
 
 from fedscope.records.artefact import ArtefactRecord
-from fedscope.records.hessian import HessianRecord
-from fedscope.reproduce.gallery.cells import NOT_RUN, grid
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.reproduce.gallery.cell_texts import NOT_RUN, grid
 from fedscope.reproduce.gallery.drawing import surfaces
 
 CSV_COLUMNS = (

@@ -5,10 +5,10 @@ from functools import partial
 
 from fedscope.figures.text.sharpness import GAPS, SYMBOLS
 from fedscope.records.client_means import aligned, cost, drift, gap
-from fedscope.records.clients import ClientsRecord, Quantity
+from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.estimates import Entry, EstimateEntry
-from fedscope.records.numbers import or_null
-from fedscope.records.sharpness import SharpnessEntry, SharpnessRecord
+from fedscope.records.number_types import or_null
+from fedscope.records.sharpness_record import SharpnessEntry, SharpnessRecord
 
 Row = tuple[str, str, str, Callable[..., Entry | None]]
 ONE_ROUND, SHARPNESS = "one_round", "sharpness"  # the measures' names

@@ -8,7 +8,7 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share (`
                 traffic
     rows        label → method and options, added to the file's; instead of them with ``only_rows``
     columns     label → preset, or the fields of a :class:`Column`, and settings of `train`
-    quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.quantities`)
+    quantities  what is shown of each cell (:mod:`fedscope.reproduce.recipes.table_quantities`)
     measures    name → fields of :class:`~fedscope.reproduce.recipes.measures.Measure`
     panels      of ``dots``: the quantities of each panel; without them one each
     sweep       of a figure whose rows differ in one option: that option, and what the line is called

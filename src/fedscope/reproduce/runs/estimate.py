@@ -9,12 +9,12 @@ from functools import cache, cached_property
 from statistics import fmean
 
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.data.partition.partition import FRESH
-from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.partition.draw_partition import FRESH
+from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.local_work import mean_work
 from fedscope.models import catalogue as model_catalogue
-from fedscope.models.summary import summary
+from fedscope.models.network_summary import summary
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.inventory import RunInventory
 

@@ -6,11 +6,11 @@ from functools import cached_property
 from pathlib import Path
 
 from fedscope.checkpoints.file.schema import Manifest, Round
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
-from fedscope.reproduce.recipes.cells import RunCell, identity
 from fedscope.reproduce.recipes.measures import Measure, Model
-from fedscope.reproduce.runs.measure import cached_result, deleted, run_of
+from fedscope.reproduce.recipes.run_cells import RunCell, identity
+from fedscope.reproduce.runs.measurements import cached_result, deleted, run_of
 
 
 @dataclass(frozen=True)

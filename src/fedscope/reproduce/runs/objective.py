@@ -15,7 +15,7 @@ from fedscope.federated.record.taps import tapped
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import finite, surface_entries
-from fedscope.records.landscape import LANDSCAPE_SCHEMA, ObjectiveRecord
+from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, ObjectiveRecord
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.sources.problem import Problem

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from fedscope.errors import UserError
 from fedscope.landscape.gradients.client_noise import client_gradient_noise
-from fedscope.landscape.gradients.results import NoiseScale, Ratio
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.gradients.noise_results import NoiseScale, Ratio
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
 from fedscope.landscape.paths.critical_sharpness import update_sharpness
-from fedscope.landscape.paths.results import CriticalStep
+from fedscope.landscape.paths.path_results import CriticalStep
 from fedscope.records.entries import Record, estimate_entry
-from fedscope.records.numbers import or_null
+from fedscope.records.number_types import or_null
 from fedscope.streams import key
-from fedscope.workflows.clients.request import ClientsRequest
+from fedscope.workflows.clients.clients_request import ClientsRequest
 from fedscope.workflows.clients.round import LoadedRound
 
 

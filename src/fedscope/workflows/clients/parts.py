@@ -13,27 +13,32 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from fedscope.landscape.heterogeneity.one_round.alignment import Alignment, update_alignment
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import Expansion, averaging_cost, expansions
-from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, LossAtWeights, Quantity, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import Eigenspace, overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS, Function, Place, Point, flatness_gap
+from fedscope.landscape.heterogeneity.one_round.losses_at_weights import (
+    QUANTITIES,
+    LossAtWeights,
+    Quantity,
+    cell,
+)
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, difference, mean_of_batches, total
+from fedscope.landscape.heterogeneity.one_round.update_alignment import Alignment, update_alignment
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.progress import Progress
-from fedscope.records.clients import SYMBOLS, amount_entry
+from fedscope.landscape.operators.progress_callback import Progress
+from fedscope.records.clients_record import SYMBOLS, amount_entry
 from fedscope.records.entries import Record
-from fedscope.workflows.clients.entries import aligned_entry, column_entry, drift_entry, ends_of
+from fedscope.workflows.clients.clients_entries import aligned_entry, column_entry, drift_entry, ends_of
+from fedscope.workflows.clients.clients_request import ClientsRequest
 from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
-from fedscope.workflows.clients.request import ClientsRequest
 from fedscope.workflows.clients.round import LoadedRound, weights
-from fedscope.workflows.curvature.cross_client import compare_clients
+from fedscope.workflows.curvature.compared_clients import compare_clients
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest
-from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.run_clients import Participants
 
 OF_LOSSES = (

@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.fields import UNKNOWN
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.setup.federation import local_settings

@@ -14,7 +14,7 @@ from torch import nn
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.progress import Progress, continued
+from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.published.estimators import (
     PublishedTrace,
     published_comparison,
@@ -22,8 +22,8 @@ from fedscope.landscape.published.estimators import (
     published_trace,
 )
 from fedscope.landscape.published.resampling import Resampled
-from fedscope.landscape.spectral.results import Eigenpairs, Trace
-from fedscope.workflows.curvature.cross_client import ClientComparison
+from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
+from fedscope.workflows.curvature.compared_clients import ClientComparison
 from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request

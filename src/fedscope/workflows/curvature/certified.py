@@ -11,24 +11,24 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_products
 from fedscope.landscape.operators.preconditioned import Preconditioned as Operand
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.krylov.ritz import Which
 from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigenpairs, layer_patterns
-from fedscope.landscape.spectral.results import Density, Eigenpairs, Probed, Trace
 from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
+from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Probed, Trace
 from fedscope.records.entries import eigenvalues
-from fedscope.records.preconditioned import PreconditionedEntry
+from fedscope.records.preconditioned_entry import PreconditionedEntry
 from fedscope.records.stability import largest_stable_adaptive
 from fedscope.streams import key, torch_stream
-from fedscope.workflows.curvature.cross_client import ClientComparison, compare_clients
+from fedscope.workflows.curvature.compared_clients import ClientComparison, compare_clients
 from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.curvature.resources import Resources
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
-from fedscope.workflows.results.cache import ResultCache
 from fedscope.workflows.results.lookup import Part
+from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import Participants
 from fedscope.workflows.sources.server_state import adaptive_server

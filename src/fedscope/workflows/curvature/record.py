@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
 from fedscope.landscape.published.resampling import Loader
-from fedscope.landscape.spectral.results import Density, Eigenpairs, Trace
+from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
-from fedscope.records.hessian import HESSIAN_SCHEMA, HessianRecord
-from fedscope.records.preconditioned import PreconditionedEntry
-from fedscope.workflows.curvature.cross_client import ClientComparison
+from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord
+from fedscope.records.preconditioned_entry import PreconditionedEntry
+from fedscope.workflows.curvature.compared_clients import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed
 from fedscope.workflows.sources.problem import Problem

@@ -5,15 +5,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fedscope.landscape.loss.flat_loss import FlatLoss
-from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
-from fedscope.records.hessian import HessianRecord
-from fedscope.records.landscape import LandscapeRecord
-from fedscope.records.reading import Analysis
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.saved_records import Analysis
 from fedscope.workflows.landscape.named_slices import Plane, slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import ResultCache, key
+from fedscope.workflows.results.result_cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 
 

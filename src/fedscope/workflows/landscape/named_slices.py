@@ -12,14 +12,14 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.finite_checks import check_finite, check_products
 from fedscope.landscape.operators.gauss_newton import GaussNewton
-from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
-from fedscope.landscape.spectral.results import Eigenpairs
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
-from fedscope.landscape.surfaces.planes import best_plane, line_between, plane_through
+from fedscope.landscape.surfaces.network_planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 

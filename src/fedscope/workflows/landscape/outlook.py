@@ -7,15 +7,15 @@ from math import prod
 
 import torch
 
-from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.progress import Reporter, duration
+from fedscope.workflows.sources.chosen_rounds import checkpoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
-from fedscope.workflows.sources.rounds import checkpoints
 from fedscope.workflows.sources.targets import Targets
 
 PRODUCTS = (10, 50)  # that two eigenvectors of trained networks take

@@ -16,13 +16,13 @@ from fedscope.landscape.operators.products.definition import jump_of
 from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
 from fedscope.landscape.surfaces.grid import grid_values
-from fedscope.landscape.surfaces.metrics import Metric, accuracy
+from fedscope.landscape.surfaces.point_metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.records.entries import Record, finite, surface_entries
-from fedscope.records.landscape import LANDSCAPE_SCHEMA, LandscapeRecord
+from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, LandscapeRecord
 from fedscope.workflows.landscape.named_slices import Plane, Slice, slice_through
 from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.cache import ResultCache
+from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
@@ -55,7 +55,8 @@ def scan(
         waypoints: the networks that a slice through several is about.
         shared: directions that were found before; only the record of the checkpoint where they were found
             has the eigenvalues along them.
-        keep: folder of what an interrupted scan goes on from (:mod:`fedscope.workflows.results.cache`).
+        keep: folder of what an interrupted scan goes on from
+            (:mod:`fedscope.workflows.results.result_cache`).
         again: do not look for the surface's points there.
         group: processes that call this with the same arguments and share the work; of its products nothing
             is kept, of its points all are.

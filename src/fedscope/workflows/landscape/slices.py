@@ -4,14 +4,14 @@ from pathlib import Path
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import DirectionsName
 from fedscope.errors import UserError
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.checkpoint_points import Waypoints
+from fedscope.workflows.sources.chosen_rounds import client_of_round, steps_of
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, checkpoint_path, problems
-from fedscope.workflows.sources.rounds import client_of_round, steps_of
 from fedscope.workflows.sources.run_clients import round_uploads
 from fedscope.workflows.sources.targets import Targets
 

@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from fedscope import __version__
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.records.hessian import CheckpointEntry, HessianRecord
+from fedscope.records.hessian_record import CheckpointEntry, HessianRecord
 from fedscope.validation import Plain
 from fedscope.workflows import catalogues
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results import lookup
-from fedscope.workflows.results.answers import Answer, Piece, Stamps, name_of, stamps, store, stored
+from fedscope.workflows.results.stored_answers import Answer, Piece, Stamps, name_of, stamps, store, stored
 from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
@@ -169,15 +169,15 @@ def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: boo
 
 def _data(name: str, data_dir: Path | None) -> list[Path]:
     """Return the folder of a data set, or nothing for one that comes with its package."""
-    from fedscope.data.loading import loading, sources
-    from fedscope.data.loading.root import root
-    from fedscope.data.sets import catalogue
+    from fedscope.data.loading import dataset_files, loading
+    from fedscope.data.loading.data_folder import root
+    from fedscope.data.sets import dataset_catalogue
 
-    entry, folder = catalogue.record(name), root(data_dir)
+    entry, folder = dataset_catalogue.record(name), root(data_dir)
     if entry.built_in and data_dir is None:
         return []
     home = folder / entry.folder if folder else loading.cache_folder(entry, None)
-    read = sources.local(entry, folder, fetch=False).files if folder and not entry.built_in else ()
+    read = dataset_files.local(entry, folder, fetch=False).files if folder and not entry.built_in else ()
     if entry.built_in or not home.is_dir() or not all(file.is_relative_to(home) for file in read):
         raise UserError(f"the files of {name} are not in a folder of its own")
     return [home]

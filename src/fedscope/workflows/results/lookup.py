@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
-from fedscope.records.cross_client import CrossClientEntry
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import EstimateEntry
-from fedscope.records.hessian import HessianRecord, TraceEntry
+from fedscope.records.hessian_record import HessianRecord, TraceEntry
 from fedscope.records.precision import precision
-from fedscope.records.reading import Kept, stored_record
+from fedscope.records.saved_records import Kept, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
 

@@ -3,10 +3,10 @@
 import torch
 
 from fedscope.choices import BatchNormMode
-from fedscope.landscape.sharpness.objective import Perturbed, error_rate
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed, error_rate
 from fedscope.records.entries import Record
-from fedscope.records.numbers import or_null
-from fedscope.statistics.intervals import combined, data_stderr, drawn_stderr, finite_population
+from fedscope.records.number_types import or_null
+from fedscope.statistics.standard_errors import combined, data_stderr, drawn_stderr, finite_population
 from fedscope.workflows.sources.problem import Problem
 
 Level = tuple[float, tuple[float, float], float]  # loss, its (standard error, degrees of freedom), accuracy

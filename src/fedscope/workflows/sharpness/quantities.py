@@ -7,31 +7,31 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.operators.hessian import Hessian
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.sharpness.average_case import average_sharpness, low_pass_loss
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance
 from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm
-from fedscope.landscape.sharpness.objective import of_size
 from fedscope.landscape.sharpness.pac_bayes import NoiseLevel, pac_bayes_sigma
+from fedscope.landscape.sharpness.perturbed_loss import of_size
 from fedscope.landscape.sharpness.relative_flatness import (
     check_rows,
     largest_relative_flatness,
     last_linear,
     relative_flatness,
 )
-from fedscope.landscape.sharpness.results import Cost, Sharpness
 from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search, Vertices
+from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.layer_blocks import layer_patterns
-from fedscope.landscape.spectral.results import Eigenpairs
 from fedscope.landscape.spectral.slq_density import spectral_density
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 from fedscope.records.entries import Record
-from fedscope.records.numbers import ends_or_null, or_null
+from fedscope.records.number_types import ends_or_null, or_null
 from fedscope.streams import key, torch_stream
-from fedscope.workflows.sharpness.request import QUANTITIES, Family, SharpnessRequest
+from fedscope.workflows.sharpness.sharpness_request import QUANTITIES, Family, SharpnessRequest
 from fedscope.workflows.sources.problem import Problem
 
 BLOCK_PROBES, BLOCK_STEPS = 4, 15

@@ -14,8 +14,8 @@ from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.errors import UserError
 from fedscope.figures.text.labels import method_name
 from fedscope.landscape.loss.state_space import StateSpace
-from fedscope.landscape.surfaces.planes import Networks
-from fedscope.workflows.sources.own import own_network
+from fedscope.landscape.surfaces.network_planes import Networks
+from fedscope.workflows.sources.own_problem import own_network
 from fedscope.workflows.sources.problem import Problem, checkpoint_entry, renamed
 from fedscope.workflows.sources.samples import Source
 

@@ -29,7 +29,7 @@ from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
 from fedscope.landscape.loss.trees import Tree, joined
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
-from fedscope.workflows.sources.own import OwnData, filled, own_data, own_network
+from fedscope.workflows.sources.own_problem import OwnData, filled, own_data, own_network
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
 
 _NETWORK = "--model MODULE:FACTORY or hf:FOLDER for the network"

@@ -10,12 +10,12 @@ import torch
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.best import chosen_on
 from fedscope.checkpoints.registry.owned import names
-from fedscope.checkpoints.registry.registry import RunRegistry
-from fedscope.data.sets.catalogue import DATASETS
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.data.sets.dataset_catalogue import DATASETS
 from fedscope.errors import UserError
 from fedscope.models.catalogue import NETWORKS
-from fedscope.models.own import network
-from fedscope.models.pretrained import adapters, networks
+from fedscope.models.pretrained import lora_adapters, networks
+from fedscope.models.users_network import network
 from fedscope.pretrained import CONFIG, folder, is_data, is_network
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter
@@ -99,7 +99,7 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
 def file_or_registered(reference: str, registry: RunRegistry) -> Path:
     """Return the file or folder of weights of that name; else the checkpoint of that name."""
     path = Path(reference)
-    weights = path.is_file() or networks.is_folder(path) or adapters.is_folder(path)
+    weights = path.is_file() or networks.is_folder(path) or lora_adapters.is_folder(path)
     if weights or (path.exists() and not layout.is_run(registry.root / path)):
         return path
     return registry.resolve(reference)

@@ -18,13 +18,13 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.checkpoints.foreign.reading import clients_in
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.checkpoints.registry.rows import ClientRows
+from fedscope.checkpoints.foreign.tensor_files import clients_in
+from fedscope.checkpoints.registry.client_rows import ClientRows
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.checkpoints.registry.whose import whose
 from fedscope.choices import Holding, Weights
-from fedscope.data.partition.partition import FRESH
-from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.partition.draw_partition import FRESH
+from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.trees import joined
@@ -32,9 +32,9 @@ from fedscope.landscape.published.resampling import Loader
 from fedscope.pairing import MENDS, Pairing, numbered, worst
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
-from fedscope.workflows.sources.own import own_network
+from fedscope.workflows.sources.chosen_rounds import MODELS, KeptRounds
+from fedscope.workflows.sources.own_problem import own_network
 from fedscope.workflows.sources.problem import Problem, network
-from fedscope.workflows.sources.rounds import MODELS, KeptRounds
 from fedscope.workflows.sources.samples import Data, data_of, draw, rows_of
 
 ON_COMMON = (

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.schema import CheckpointInfo
+from fedscope.checkpoints.registry.client_rows import ClientRows, rows_trained_on
 from fedscope.checkpoints.registry.owned import data_note, is_data_place, is_place, others
-from fedscope.checkpoints.registry.registry import RunFolder
-from fedscope.checkpoints.registry.rows import ClientRows, rows_trained_on
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.choices import BatchNormMode, SplitName
 from fedscope.data.loading.datasets import Split, part
 from fedscope.data.partition.division import divided
 from fedscope.data.partition.shift import run_maps
 from fedscope.data.reading.anew import Anew
-from fedscope.data.sets import catalogue as data_catalogue
+from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.own import digest, is_own

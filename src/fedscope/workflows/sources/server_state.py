@@ -9,8 +9,8 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import content_hash
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.checkpoints.file.state import read_state, server_vectors
-from fedscope.checkpoints.registry.run import RunFolder
+from fedscope.checkpoints.file.state_folder import read_state, server_vectors
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
 from fedscope.federated.methods import parse
 from fedscope.federated.methods.normalized import reach
@@ -18,7 +18,7 @@ from fedscope.federated.methods.server_optimizers import adaptive_prefix, scale
 from fedscope.federated.record.flat import FlatModel
 from fedscope.federated.setup.federation import local_settings
 from fedscope.federated.setup.learning_rate import round_rate
-from fedscope.federated.setup.settings import completed
+from fedscope.federated.setup.resolved_settings import completed
 from fedscope.workflows.sources.problem import Problem
 
 

@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from fedscope.checkpoints.file.fields import checked_name
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from fedscope.checkpoints.file.diagnostics import CurvatureProbe
+from fedscope.checkpoints.file.round_diagnostics import CurvatureProbe
 from fedscope.data.loading.datasets import part
 from fedscope.federated.setup.federation import Federation
-from fedscope.federated.setup.networks import rebuilt
+from fedscope.federated.setup.trained_network import rebuilt
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import tell_elsewhere
-from fedscope.landscape.operators.hessian import Hessian
+from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
-from fedscope.records.numbers import or_null
+from fedscope.records.number_types import or_null
 from fedscope.streams import torch_stream
 from fedscope.workflows.sources.samples import Data, Source, draw
 

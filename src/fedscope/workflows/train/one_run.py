@@ -11,11 +11,11 @@ from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.file.kept_steps import KeptSteps
 from fedscope.checkpoints.file.schema import PresetUse, Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
-from fedscope.federated.server.rounds import assist, train
-from fedscope.federated.server.summary import summary
+from fedscope.federated.server.run_rounds import assist, train
+from fedscope.federated.server.run_summary import summary
 from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
 from fedscope.loggers.logger import Logger
 from fedscope.loggers.names import logger
@@ -23,7 +23,7 @@ from fedscope.loggers.several import logged
 from fedscope.process import has_bfloat16
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.train.curvature_probe import CurvatureProber
-from fedscope.workflows.train.request import RunPlan, TrainedRun
+from fedscope.workflows.train.train_request import RunPlan, TrainedRun
 
 EXPLODED = 10  # times the loss of guessing: finite, and hopeless
 

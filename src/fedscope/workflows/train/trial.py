@@ -6,13 +6,13 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from fedscope.checkpoints.registry.registry import RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.process import use_device
 from fedscope.workflows.progress import SILENT, Reporter, duration
 from fedscope.workflows.train.one_run import train_run
-from fedscope.workflows.train.request import TrainRequest, plan
+from fedscope.workflows.train.train_request import TrainRequest, plan
 
 WARM = 3  # the round that is timed, unless the first takes longer than
 LONG = 20.0  # [s]

@@ -9,14 +9,12 @@ from torch.nn.functional import mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, orthogonal, rademacher, top_eigenpairs
-from fedscope.landscape.heterogeneity.one_round.alignment import update_alignment
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
     AveragingCost,
     averaging_cost,
     expansions,
     mean_model,
 )
-from fedscope.landscape.heterogeneity.one_round.cells import QUANTITIES, LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import eigenspace, overlaps
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     FUNCTIONS,
@@ -26,7 +24,9 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     Place,
     flatness_gap,
 )
+from fedscope.landscape.heterogeneity.one_round.losses_at_weights import QUANTITIES, LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
+from fedscope.landscape.heterogeneity.one_round.update_alignment import update_alignment
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.streams import torch_stream
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, Part, difference, statistic
-from fedscope.records.clients import amount_entry
+from fedscope.records.clients_record import amount_entry
 
 from .clients import clients
 

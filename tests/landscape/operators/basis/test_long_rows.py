@@ -11,7 +11,7 @@ from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
 from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
-from fedscope.landscape.spectral.results import Eigenpairs, Trace
+from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 
 MODULES = ("basis.kept", "basis.rows", "by_batch.batch_mean")
 

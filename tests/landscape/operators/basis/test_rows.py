@@ -7,10 +7,10 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.basis import storage as module
+from fedscope.landscape.operators.basis.basis_views import Basis, Onto
 from fedscope.landscape.operators.basis.kept import StoredRows
 from fedscope.landscape.operators.basis.rows import BasisRows
 from fedscope.landscape.operators.basis.storage import BasisStorage, Place
-from fedscope.landscape.operators.basis.views import Basis, Onto
 
 N, DTYPE = 700, torch.float64
 PLACES: list[Place] = ["memory", "file"]

@@ -23,8 +23,8 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, merged, statistic, total
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
-from fedscope.landscape.spectral.results import Eigenpairs
-from fedscope.statistics.intervals import data_stderr
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
+from fedscope.statistics.standard_errors import data_stderr
 
 KEPT = 16  # vectors of a Krylov process, at least, that are kept beside the eigenvectors
 STEPS = 2  # products of the operator with each vector that are added to the basis

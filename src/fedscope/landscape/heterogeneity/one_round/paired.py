@@ -19,7 +19,13 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
-from fedscope.statistics.intervals import combined, interval, mean_stderr, probed_data_error, sloped_interval
+from fedscope.statistics.standard_errors import (
+    combined,
+    interval,
+    mean_stderr,
+    probed_data_error,
+    sloped_interval,
+)
 
 Error = tuple[float, float]  # a standard error and its degrees of freedom
 EXACT: Error = (0.0, math.inf)

@@ -14,8 +14,8 @@ from torch.distributed import ProcessGroup
 from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
+from fedscope.landscape.operators.basis.basis_views import Onto
 from fedscope.landscape.operators.basis.kept import WHOLE
-from fedscope.landscape.operators.basis.views import Onto
 from fedscope.landscape.operators.by_batch.parallel import add_up, exchanged, joined, share
 
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together

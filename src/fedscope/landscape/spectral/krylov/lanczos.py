@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.basis_views import Basis, onto
 from fedscope.landscape.operators.basis.rows import BasisRows
 from fedscope.landscape.operators.basis.storage import BasisStorage
-from fedscope.landscape.operators.basis.views import Basis, onto
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.spectral.krylov.unseen import least, unseen

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.basis_views import through, without
 from fedscope.landscape.operators.basis.storage import BasisStorage
-from fedscope.landscape.operators.basis.views import through, without
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
 

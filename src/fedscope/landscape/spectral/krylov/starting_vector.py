@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.spectral.results import Eigenpairs
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 Start = Tensor | Eigenpairs
 """(n,) a vector; (r, n) vectors in rows; or eigenpairs found elsewhere."""

@@ -10,7 +10,7 @@ import torch
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.spectral.krylov.ritz import Goal
-from fedscope.landscape.spectral.results import Eigenpairs
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 
 def verified(op: Operator, found: Eigenpairs, goal: Goal, *, certain: bool) -> Eigenpairs:

@@ -1,0 +1,79 @@
+"""Readers of saved records, which are checked whole before anything is shown of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from fedscope.errors import UserError
+from fedscope.records.clients_record import CLIENTS_SCHEMA, ClientsRecord
+from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord
+from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, LandscapeRecord, ObjectiveRecord
+from fedscope.records.outcomes import OUTCOMES_SCHEMA, OutcomesRecord
+from fedscope.records.sharpness_record import SHARPNESS_SCHEMA, SharpnessRecord
+from fedscope.validation import Plain, refusal
+
+Analysis = HessianRecord | LandscapeRecord
+Reported = Analysis | ClientsRecord
+Kept = Analysis | ObjectiveRecord | OutcomesRecord | SharpnessRecord | ClientsRecord
+
+Record = TypeVar("Record", bound=Plain)
+
+_ANALYSIS: TypeAdapter[Analysis] = TypeAdapter(Annotated[Analysis, Field(discriminator="schema_name")])
+_REPORTED: TypeAdapter[Reported] = TypeAdapter(Annotated[Reported, Field(discriminator="schema_name")])
+_OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = {
+    OUTCOMES_SCHEMA: OutcomesRecord,
+    SHARPNESS_SCHEMA: SharpnessRecord,
+    CLIENTS_SCHEMA: ClientsRecord,
+}
+
+
+def read(content: Any, what: str) -> list[Reported]:
+    """Return the record, or the records, in ``content``."""
+    found = []
+    for record in content if isinstance(content, list) else [content]:
+        try:
+            found.append(_REPORTED.validate_python(record))
+        except ValidationError as error:
+            raise UserError(
+                f"{what} is no record of 'fedscope hessian --json', 'plot-landscape --json' or "
+                f"'clients --json': {refusal(error, _REPORTED.json_schema())}"
+            ) from error
+    return found
+
+
+def stored_record(content: Mapping[str, Any]) -> Kept | None:
+    """Return the record that ``content`` is; None where it is none, or not whole."""
+    try:
+        if kind := _OTHERS.get(str(content.get("schema"))):
+            return kind.read(content)
+        return _ANALYSIS.validate_python(content) if "schema" in content else ObjectiveRecord.read(content)
+    except (ValidationError, UserError):
+        return None
+
+
+def hessians(contents: Sequence[Mapping[str, Any]]) -> list[HessianRecord]:
+    """Return records of ``fedscope hessian --json``.
+
+    Raises:
+        UserError: one has another schema, or is not whole.
+    """
+    return read_as(HessianRecord, HESSIAN_SCHEMA, "hessian", contents)
+
+
+def landscapes(contents: Sequence[Mapping[str, Any]]) -> list[LandscapeRecord]:
+    """Return records of ``fedscope plot-landscape --json``."""
+    return read_as(LandscapeRecord, LANDSCAPE_SCHEMA, "plot-landscape", contents)
+
+
+def read_as(
+    model: type[Record], schema: str, command: str, contents: Sequence[Mapping[str, Any]]
+) -> list[Record]:
+    """Return the records of one command's ``--json``."""
+    for found in (content.get("schema") for content in contents):
+        if found != schema:
+            raise UserError(
+                f"a record has the schema {found!r}, not {schema!r}: "
+                f"make it with 'fedscope {command} --json FILE'"
+            )
+    return [model.read(content, f"a record of 'fedscope {command} --json'") for content in contents]

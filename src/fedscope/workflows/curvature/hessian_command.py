@@ -1,0 +1,95 @@
+"""The curvature of the checkpoints that targets name: what `fedscope hessian` measures, as a function."""
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from fedscope.checkpoints.file import layout
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.plan_record import PlanRecord
+from fedscope.workflows.curvature.certified import Trail
+from fedscope.workflows.curvature.measure_curvature import curvature_of, measure
+from fedscope.workflows.curvature.measurement_plan import check_planned, planned
+from fedscope.workflows.curvature.resources import resources_of
+from fedscope.workflows.processes import is_first, joined_group, reporter_of
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.requests import Request, check_request
+from fedscope.workflows.results.result_cache import ResultCache
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.targets import Targets
+
+
+class MeasuredCheckpoint(NamedTuple):
+    """A checkpoint and what was measured of it."""
+
+    problem: Problem
+    record: HessianRecord
+    kept: Path | None  # the file of the result; None where nothing is kept
+
+
+def curvature(
+    targets: Targets,
+    request: Request,
+    reporter: Reporter = SILENT,
+    *,
+    again: bool = False,
+    memory: int | None = None,
+) -> list[MeasuredCheckpoint]:
+    """Measure each checkpoint, or take what the registry's results have of the request.
+
+    With ``request.warm`` the checkpoints of a run are taken as neighbours, such as its rounds in order: the
+    eigenvalues of each but the first begin at the eigenvectors of the one before.
+    Of the processes that torchrun started the first alone returns anything.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+        memory: bytes that the process may take.
+
+    Raises:
+        UserError: see :func:`problems` and :func:`measure`.
+    """
+    request = replace(request, versions=request.versions or versions())
+    keep = RunRegistry(targets.registry).analysis
+    with joined_group() as group:
+        check_request(request, parallel=group is not None)  # before anything is read
+        if memory:
+            check_planned(request)
+        own, found, trails = reporter_of(reporter, group), [], defaultdict[Path | None, Trail](Trail)
+        for problem in problems(targets, own):
+            cache = ResultCache(keep if group is None else None)
+            trail = trails[layout.run_of(problem.path)]
+            record = measure(
+                problem, request, own.stage, keep=cache, again=again, group=group, trail=trail,
+                memory=memory, note=own.note,
+            )  # fmt: skip
+            found.append(MeasuredCheckpoint(problem, record, cache.file))
+        return found if is_first(group) else []
+
+
+def plans(
+    targets: Targets, request: Request, reporter: Reporter = SILENT, *, memory: int | None = None
+) -> list[PlanRecord]:
+    """Return what measuring each checkpoint would take, by itself in a process of its own.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what would be measured.
+        reporter: where progress and notes go.
+        memory: bytes that the process may take.
+    """
+    check_planned(request)
+    check_request(request, parallel=False)
+    found = []
+    for problem in problems(targets, reporter):
+        resources = resources_of(problem, request, memory)
+        make = curvature_of(problem, request, None, resources)
+        operator = make(problem.model, problem.batches)
+        found.append(planned(problem, request, make, operator, resources, limit=memory))
+    return found

@@ -1,0 +1,275 @@
+"""One checkpoint, and every quantity of a request, in the record that `fedscope hessian --json` prints."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.distributed import ProcessGroup
+
+from fedscope.choices import OperatorName
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.forms import PLAIN
+from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.finite_checks import check_finite, check_products
+from fedscope.landscape.operators.gauss_newton import GaussNewton
+from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
+from fedscope.landscape.operators.product_cache import identity
+from fedscope.landscape.published.power import power_eigenpairs
+from fedscope.landscape.published.pyhessian import pyhessian_spectrum
+from fedscope.landscape.spectral.hutchinson_trace import trace
+from fedscope.own import has_code
+from fedscope.records.entries import Record, finite
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.streams import key as stream_key
+from fedscope.streams import torch_stream
+from fedscope.workflows.curvature.as_published import AsPublished
+from fedscope.workflows.curvature.certified import Certified, Trail
+from fedscope.workflows.curvature.influential_samples import check_separable, with_influence
+from fedscope.workflows.curvature.measurement_plan import described, planned
+from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
+from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, resources_of
+from fedscope.workflows.progress import Stage
+from fedscope.workflows.requests import Request, Resampling, check_request
+from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, asked_of, earlier, trimmed
+from fedscope.workflows.results.result_cache import ResultCache, key
+from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
+from fedscope.workflows.sources.server_state import adaptive_server
+
+OPERATORS: dict[OperatorName, type[LossOperator]] = {
+    "hessian": Hessian,
+    "ggn": GaussNewton,
+    "fisher": EmpiricalFisher,
+    "mcfisher": MonteCarloFisher,
+}
+FEW_BATCHES = 8  # that tell the data's errors, on a GPU
+
+
+def measure(
+    problem: Problem,
+    request: Request,
+    stage: Stage,
+    *,
+    keep: Path | ResultCache | None = None,
+    again: bool = False,
+    more_probes: bool = False,
+    name: str | None = None,
+    group: ProcessGroup | None = None,
+    trail: Trail | None = None,
+    memory: int | None = None,
+    note: Callable[[str], None] | None = None,
+) -> HessianRecord:
+    """Return the record of schema ``fedscope/hessian/1``.
+
+    Non-finite numbers become null and are counted under ``non_finite``.
+
+    Args:
+        problem: network, loss and samples.
+        request: what to measure.
+        stage: ``stage(title)`` wraps each long step and yields its progress callback.
+        keep: folder of results and of an interrupted run's products
+            (:mod:`fedscope.workflows.results.result_cache`), or the cache of that folder. Parts of the
+            request that a result there has are not measured; ``reused`` is true where none is.
+        again: do not look for a result.
+        more_probes: accept a result with more probes than the fixed number of the request.
+        name: of the result in ``keep``, which it replaces; None: by the operator and the request.
+        group: processes that call this with the same arguments and share every product's batches; nothing
+            is kept of such a run.
+        trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
+        memory: bytes that the process may take; None: what the estimators take by themselves.
+        note: told what a long measurement will take, or one within a given ``memory``.
+    """
+    check_request(request, parallel=group is not None)
+    cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
+    participants = compared_clients(problem, request)
+    resources = resources_of(problem, request, memory, group)
+    curvature = curvature_of(problem, request, group, resources)
+    operator = curvature(problem.model, problem.batches)
+    check_separable(operator, request)
+    check_finite(str(problem.path), problem.model, operator.loss)
+
+    def finished(record: HessianRecord) -> HessianRecord:
+        return with_influence(record, problem, operator, request.influence)
+
+    if name is None:
+        name = key(operator, {**_question(problem, request, participants), **resources.entry})
+        found = None if again else cache.result(name)
+        if isinstance(found, HessianRecord):
+            return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
+    origin = participants.origin() if participants else None
+    criteria = _criteria(problem, request, origin, more_probes=more_probes)
+    spec = problem.info.model if problem.info else None
+    named = spec is not None and spec.lora is None and not has_code(spec.name)
+    known = None if again else _earlier(cache, request, criteria, None if named else operator)
+    if known and known.missing and known.record.batch_sizes != (operator.weights or ()):
+        known = None  # of samples dealt otherwise: parts of both do not go into one record
+    if known and not known.missing:
+        found = _of_clients(trimmed(known.record, request), origin)
+        return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
+    if note and request.certified and not participants and (memory or is_long(operator)):
+        plan = planned(problem, request, curvature, operator, resources, limit=memory, pilot=False)
+        for line in described(plan):
+            note(line)
+    record = _measured(
+        problem, request, participants, stage, cache, operator, curvature, known, trail, resources
+    )
+    record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
+    cache.finish(name, record)
+    return finished(record.edited(reused=False))
+
+
+def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRecord:
+    if not (record.cross_client and origin):
+        return record
+    return record.edited(cross_client={**record.cross_client.to_json(), **asdict(origin)})
+
+
+def _earlier(
+    cache: ResultCache, request: Request, criteria: Criteria, operator: LossOperator | None
+) -> Earlier | None:
+    """Return the stored record that has most of the request.
+
+    The code of the user's own network and loss has no name, and adapters are no whole network: for them only
+    records of the same ``operator`` count.
+    """
+    found = cache.results(criteria.sha256)
+    if operator:
+        found = [r for r in found if isinstance(r, HessianRecord) and r.operator_sha256 == identity(operator)]
+    return earlier(found, request, criteria)
+
+
+def _criteria(
+    problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
+) -> Criteria:
+    entry = asked_of(problem_entry(problem, request))
+    version = (request.versions or {}).get("fedscope")
+    uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
+    samples = problem.batches.sha256
+    return Criteria(problem.sha256, entry, version, uploads, rows, samples, more_probes=more_probes)
+
+
+def _question(problem: Problem, request: Request, participants: Participants | None) -> Record:
+    """Return what a result depends on beside the operator: everything but versions, which only label it."""
+    if request.reading == "paper":
+        request = replace(request, resampling=Resampling())  # has no effect
+    return {
+        **asdict(request),
+        "versions": None,
+        "influence": None,  # follows from the result, and from who holds the samples
+        "people": participants.fingerprint() if participants else None,
+        "problem": problem.description,  # its seed draws the probes, and the result repeats its names
+        # the published scripts draw from the run's training data, whatever the samples are
+        "run": problem.info.model_dump_json() if problem.info and request.reading == "code" else None,
+    }
+
+
+def _measured(
+    problem: Problem,
+    request: Request,
+    participants: Participants | None,
+    stage: Stage,
+    cache: ResultCache,
+    operator: LossOperator,
+    curvature: Callable[..., LossOperator],
+    known: Earlier | None,
+    trail: Trail | None,
+    resources: Resources,
+) -> HessianRecord:
+    start, missing = time.perf_counter(), known.missing if known else ALL
+    if "cross_client" in missing:
+        _check_clients(problem, request, participants)
+    if request.preconditioned and "preconditioned" in missing:
+        adaptive_server(problem)  # refused before the products
+    if request.engine == "pyhessian":
+        found = _pyhessian(problem, request, stage)
+    elif request.engine == "power":
+        found = _power(problem, request, operator, stage)
+    elif request.reading == "code":
+        found = AsPublished(problem, request, curvature, stage).estimates(participants)
+    else:
+        estimators = Certified(problem, request, curvature, stage, cache, trail or Trail(), resources)
+        found = estimators.estimates(operator, participants, missing)
+    form = PLAIN if request.engine == "pyhessian" else operator.form
+    spent = time.perf_counter() - start
+    found = replace(
+        found, form=form, seconds=spent, batch_sizes=operator.weights or (), differences=operator.differences,
+        departs=operator.departs,
+    )  # fmt: skip
+    record = measured_record(problem, request, found, known.record if known else None)
+    return HessianRecord.read(finite(record))
+
+
+def _check_clients(problem: Problem, request: Request, participants: Participants | None) -> None:
+    for client in participants or ():
+        loss = FlatLoss(client.model, problem.loss_fn, client.batches, bn=request.bn)
+        check_finite(f"client {client.number} of {problem.path}", client.model, loss)
+
+
+def curvature_of(
+    problem: Problem, request: Request, group: ProcessGroup | None, resources: Resources
+) -> Callable[..., LossOperator]:
+    """Return what makes the operator of a model on batches, or of some of its parameters."""
+    kind, chosen = OPERATORS[request.operator], request.parameters or None
+    own: dict[str, Any] = {}  # arguments of the kind
+    if kind is MonteCarloFisher:
+        own["seed"] = stream_key(problem.source.seed, "labels")
+    if kind is Hessian:
+        own["products"] = request.products
+
+    def curvature(
+        model: nn.Module, batches: Batches, parameters: Sequence[str] | None = chosen
+    ) -> LossOperator:
+        few = BATCHES if next(model.parameters()).device.type == "cpu" else FEW_BATCHES
+        return kind(
+            model, problem.loss_fn, batches, bn=request.bn, parameters=parameters, group=group,
+            deal=few if request.estimates_trace else None, memory=resources.graphs, **own,
+        )  # fmt: skip
+
+    return curvature
+
+
+def compared_clients(problem: Problem, request: Request) -> Participants | None:
+    """Return the clients that a request compares."""
+    if not request.clients:
+        return None
+    options = request.cross_client.settled(request.reading)
+    assert options.weights
+    assert options.data
+    return Participants(problem, options.weights, options.data, latest=request.reading == "code")
+
+
+def _pyhessian(problem: Problem, request: Request, stage: Stage) -> Estimates:
+    with stage(f"{problem.title}: PyHessian, products") as progress:
+        pairs, total = pyhessian_spectrum(
+            problem.model,
+            problem.loss_fn,
+            problem.batches,
+            seed=stream_key(problem.source.seed, "pyhessian"),
+            tol=request.tol,
+            bn=request.bn,
+        )
+        progress(pairs.matvecs + total.matvecs, None)
+    return Estimates(pairs, total)
+
+
+def _power(problem: Problem, request: Request, operator: LossOperator, stage: Stage) -> Estimates:
+    seed = problem.source.seed
+    with stage(f"{problem.title}: power iteration, products") as progress:
+        pairs = power_eigenpairs(operator, request.top_k, seed=stream_key(seed, "power"), progress=progress)
+    check_products(str(problem.path), operator, pairs.values)
+    rtol = None if request.probes else request.trace_rtol
+    with stage(f"{problem.title}: trace, products") as progress:
+        total = trace(
+            operator,
+            rtol=rtol,
+            probes=request.probes,
+            generator=torch_stream(seed, "trace"),
+            progress=progress,
+        )
+    return Estimates(pairs, total)

@@ -1,0 +1,86 @@
+"""Who holds how much of which class: the division of a run's data, or of the data that settings describe."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.file.fields import OPTION, parse
+from fedscope.checkpoints.file.settings import Settings
+from fedscope.checkpoints.registry.client_rows import rows_spec
+from fedscope.checkpoints.registry.owned import data_note
+from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.data.loading.datasets import part
+from fedscope.data.partition.division import division
+from fedscope.data.partition.draw_partition import FRESH
+from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
+from fedscope.data.sets import dataset_catalogue
+from fedscope.errors import UserError
+from fedscope.federated.setup.run_samples import client_rows
+from fedscope.records.partition_record import PARTITION_SCHEMA, PartitionRecord
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.unused import check_settings
+
+
+def partition(
+    registry: Path,
+    run: str | None = None,
+    given: Mapping[str, object] | None = None,
+    *,
+    data_dir: Path | None = None,
+    named: Mapping[str, str] | None = None,
+    reporter: Reporter = SILENT,
+) -> PartitionRecord:
+    """Return the division of a run's data, or of the data that the settings ``given`` describe.
+
+    Where the run stored the rows of its clients, the division is of these. ``named`` has settings that must
+    have an effect, each with its flag.
+    """
+    store = RunRegistry(registry)
+    if run and given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"the division is that of run {run}; leave out {flags}, or the run")
+    trained = store.run(run) if run else None
+    manifest = trained.manifest() if trained else None
+    settings = manifest.settings if manifest else parse(Settings, given or {}, OPTION)
+    check_settings(settings, named or {})
+    if manifest:
+        data_note(manifest)
+    dataset = dataset_catalogue.load(
+        settings.dataset, data_dir, settings.test_data, settings.model, settings.loss
+    )
+    if dataset.note:
+        reporter.note(f"{dataset.name}: {dataset.note}")
+    if manifest and dataset.fingerprint != manifest.data.fingerprint:
+        raise UserError(f"{dataset.name} is not the data that {run} was trained on; use the same --data-dir")
+    rows = None
+    if trained:
+        rows = "stored" if rows_spec(trained) else "redrawn"
+    if rows == "redrawn":
+        reporter.note(f"{run} did not store which rows each client held: they are drawn again")
+    (parts, _), kind = client_rows(settings, dataset, trained), division(settings)
+    labels, classes = dataset.train.labels.numpy(), len(dataset.classes)
+    counts = class_counts(labels, [held.numpy() for held in parts], classes)
+    divided = part(dataset.train, settings.train_samples, settings.seed, "train").numpy()
+    distances = total_variation(counts, np.bincount(labels[divided], minlength=classes))
+    return PartitionRecord.read(
+        {
+            "schema": PARTITION_SCHEMA,
+            "run": run,
+            "rows": rows,
+            "dataset": dataset.name,
+            "fingerprint": dataset.fingerprint,
+            "train_samples": len(divided),
+            "partition": {"kind": kind.kind, "clients": kind.clients, **kind.parameters},
+            "fresh_each_round": kind.kind in FRESH,
+            "seed": settings.seed,
+            "classes": list(dataset.classes),
+            "counts": counts.tolist(),
+            "sizes": counts.sum(axis=1).tolist(),
+            "effective_classes": effective_classes(counts).tolist(),
+            "total_variation": distances.tolist(),
+            "mean_total_variation": float(distances.mean()),
+            "versions": versions(),
+        }
+    )

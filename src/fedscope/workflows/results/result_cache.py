@@ -1,0 +1,134 @@
+"""The files of an analysis in the registry: products while it runs, its result when it is done.
+
+    FOLDER/products/IDENTITY/…npz   products of one operator, until the results made of them are written
+    FOLDER/points/IDENTITY.rows     points of one slice (fedscope.landscape.surfaces.point_cache)
+    FOLDER/vectors/KEY/pairs.npz    eigenvectors that slices lie along, for the next command
+    FOLDER/KEY.json                 a result of any command, the recipes' included
+
+All are named by content alone: the weights, the samples, the outputs of network and loss on them (so that a
+changed network is another one, whatever its name), the request, and the analysis' own source; the recipes'
+results by the weights and the request. A result of another name is found by its record
+(:mod:`fedscope.workflows.results.lookup`). So no result is stale, and deleting the folder costs time only.
+Paths in a result are relative to the registry, which may be moved.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.product_cache import (
+    Journaled,
+    JournalSpace,
+    identity,
+    read_arrays,
+    write_arrays,
+)
+from fedscope.records.saved_records import Kept
+from fedscope.storage import expire, is_writable, remove_tree, write_text
+from fedscope.validation import Plain
+from fedscope.workflows.results import lookup
+
+_DAYS = 30
+
+
+class ResultCache:
+    """Keeps products and results in a folder, or nothing without one.
+
+    Args:
+        folder: made when needed; one that cannot be written to is read only.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        if folder is not None:
+            is_writable(folder / "any", below=folder.parent)
+        self.file: Path | None = None  # of the result that was found or written last
+        self._room = JournalSpace()
+        self._used: set[Path] = set()  # not the journals: they would keep every operator's graphs alive
+
+    def operator(self, base: LossOperator) -> Operator:
+        """Return an operator whose products are found after an interruption."""
+        if self._folder is None:
+            return base
+        folder = self._folder / "products" / identity(base)
+        if not is_writable(folder / "any", below=self._folder.parent):
+            return base
+        if not self._used:  # products of runs that were never continued
+            expire(folder.parent, _DAYS, below=self._folder.parent)
+        self._used.add(folder)
+        return Journaled(base, folder, below=self._folder.parent, room=self._room)
+
+    def vectors(self, op: LossOperator, request: dict[str, Any]) -> dict[str, Tensor]:
+        """Return what was kept of an operator's eigenvectors; nothing where that is nothing."""
+        path = self._folder and self._folder / "vectors" / key(op, request) / "pairs.npz"
+        return read_arrays(path) if path else {}
+
+    def keep_vectors(self, op: LossOperator, request: dict[str, Any], arrays: Mapping[str, Tensor]) -> None:
+        """Keep an operator's eigenvectors for some weeks, where the folder can be written to."""
+        if self._folder is None:
+            return
+        path = self._folder / "vectors" / key(op, request) / "pairs.npz"
+        below = self._folder.parent
+        if is_writable(path, below=below):
+            expire(path.parents[1], _DAYS, below=below)
+            with suppress(OSError):
+                write_arrays(path, arrays, below=below)
+                self.delete_products()
+
+    def result(self, key: str) -> Kept | None:
+        """Return the result of this key, if there is one that can be read."""
+        if self._folder is None:
+            return None
+        found = lookup.read(self._folder / f"{key}.json")
+        self.file = self._folder / f"{key}.json" if found else None
+        return found
+
+    def results(self, sha256: str | None = None) -> list[Kept]:
+        """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
+        return lookup.results(self._folder, sha256) if self._folder else []
+
+    def finish(self, key: str, record: Plain) -> None:
+        """Write a result, then delete the products it rests on; where the disk is full, they stay."""
+        if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
+            return
+        plain = json.loads(json.dumps(record.to_json(), allow_nan=False))  # keys become texts
+        plain = _portable(plain, self._folder.parent)
+        content = {"sha256": lookup.digest(plain), "record": plain}
+        try:
+            text = json.dumps(content, ensure_ascii=False)
+            write_text(self._folder / f"{key}.json", text, below=self._folder.parent)
+        except OSError:
+            return
+        self.file = self._folder / f"{key}.json"
+        self.delete_products()
+
+    def delete_products(self) -> None:
+        """Delete the products: what rests on them is safe."""
+        for folder in self._used:
+            with suppress(OSError):
+                remove_tree(folder, below=folder.parents[2])
+
+
+def _portable(value: Any, registry: Path) -> Any:
+    if isinstance(value, list):
+        return [_portable(item, registry) for item in value]
+    if not isinstance(value, dict):
+        return value
+    moved = {name: _portable(item, registry) for name, item in value.items()}
+    path = moved.get("path")
+    if isinstance(path, str) and Path(path).is_relative_to(registry):
+        moved["path"] = Path(path).relative_to(registry).as_posix()
+    return moved
+
+
+def key(op: LossOperator, request: dict[str, Any]) -> str:
+    """Return the name of a result: an operator's identity and what was asked."""
+    text = json.dumps(request, sort_keys=True, default=str)
+    return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]

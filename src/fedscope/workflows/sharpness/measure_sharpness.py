@@ -1,0 +1,127 @@
+"""One checkpoint, and every quantity of a request, in the record that `fedscope sharpness --json` prints.
+
+Every quantity is kept under its own key, so that a later request measures only what is not there.
+"""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedscope.choices import BatchNormMode
+from fedscope.errors import UserError
+from fedscope.figures.text.sharpness import SYMBOLS
+from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.mean_loss import is_mean
+from fedscope.landscape.operators.finite_checks import check_finite
+from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.records.entries import Record, finite
+from fedscope.records.sharpness_record import SHARPNESS_SCHEMA, SharpnessRecord
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.results.result_cache import ResultCache, key
+from fedscope.workflows.sharpness.gap import gap_entry
+from fedscope.workflows.sharpness.quantities import Quantities
+from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest, check_request
+from fedscope.workflows.sources.problem import Problem
+
+BATCHES = 16  # that tell the data's errors
+
+
+def measure(
+    problem: Problem,
+    request: SharpnessRequest,
+    reporter: Reporter = SILENT,
+    *,
+    test: Problem | None = None,
+    keep: Path | ResultCache | None = None,
+    again: bool = False,
+) -> SharpnessRecord:
+    """Return the record of schema ``fedscope/sharpness/1``.
+
+    Quantities that no one named and that the network does not have (without a linear layer, or by a loss that
+    is no likelihood) are left out with a note.
+
+    Args:
+        problem: network, loss and samples.
+        request: what to measure, and with what.
+        reporter: where progress and notes go.
+        test: the same network on the test split, for a request of the gap; None: there is none.
+        keep: folder of results, or its cache.
+        again: do not look for results.
+    """
+    check_request(request)
+    cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
+    batches = _told_by(problem, request.bn)
+    operator = Hessian(problem.model, problem.loss_fn, batches, bn=request.bn)
+    check_finite(str(problem.path), problem.model, operator.loss)
+    own, parts = Quantities(problem, batches, request), list[SharpnessRecord]()
+
+    def kept(question: Record, made: dict[str, Any]) -> SharpnessRecord:
+        name = key(operator, {**question, "problem": problem.description})
+        found = None if again else cache.result(name)
+        if isinstance(found, SharpnessRecord):
+            return found.edited(reused=True)
+        start = time.perf_counter()
+        fields = {label: make() for label, make in made.items()}
+        spent = time.perf_counter() - start
+        record = SharpnessRecord.read(_record(problem, request, fields, spent, operator.departs))
+        cache.finish(name, record)
+        return record
+
+    for name in request.names:
+        with reporter.stage(f"{problem.title}: {SYMBOLS[name]}") as progress:
+            try:
+                question = {"quantity": name, **own.settings(name)}
+                parts.append(
+                    kept(question, {"quantities": lambda n=name, p=progress: [finite(own.entry(n, p))]})
+                )
+            except UserError as error:
+                if request.only and "all" not in request.only:
+                    raise
+                reporter.note(f"{problem.title}: no {SYMBOLS[name]}: {error}")
+    if request.gap and test is not None:
+        question = {"quantity": "gap", "test": test.batches.sha256, "bn": request.bn}
+        dealt = replace(problem, batches=batches), replace(test, batches=_told_by(test, request.bn))
+        parts.append(kept(question, {"gap": lambda: finite(gap_entry(*dealt, request.bn))}))
+    return _joined(problem, request, parts, operator.departs)
+
+
+def _told_by(problem: Problem, bn: BatchNormMode) -> Batches:
+    """Return the samples dealt to batches that tell errors; as they are where their loss is no mean."""
+    if not is_mean(FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=bn)):
+        return problem.batches
+    return problem.batches.dealt(BATCHES, problem.source.seed)
+
+
+def _record(
+    problem: Problem, request: SharpnessRequest, fields: dict[str, Any], seconds: float, departs: str
+) -> Record:
+    population = problem.batches.population
+    return {
+        "schema": SHARPNESS_SCHEMA,
+        "checkpoint": problem.checkpoint,
+        "problem": {
+            **problem.description,
+            **({"population": population} if population is not None else {}),
+            "bn": request.bn,
+            **({"departs": departs} if departs else {}),
+        },
+        "samples_sha256": problem.batches.sha256,
+        "quantities": [],
+        "gap": None,
+        **fields,
+        "seconds": seconds,
+        "versions": dict(request.versions or {}),
+        "reused": False,
+    }
+
+
+def _joined(
+    problem: Problem, request: SharpnessRequest, parts: list[SharpnessRecord], departs: str
+) -> SharpnessRecord:
+    found = [one.to_json() for part in parts for one in part.quantities]
+    gap = next((part.gap.to_json() for part in parts if part.gap), None)
+    fields = {"quantities": found, "gap": gap}
+    record = _record(problem, request, fields, sum(part.seconds for part in parts), departs)
+    return SharpnessRecord.read({**record, "reused": bool(parts) and all(part.reused for part in parts)})

@@ -1,0 +1,213 @@
+"""What a plan says, against what the measurement takes; and what is chosen to stay within a memory."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedscope.errors import UserError
+from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.spectral.working_memory import Vectors
+from fedscope.records.plan_record import PlanRecord
+from fedscope.workflows.curvature.hessian_command import curvature, plans
+from fedscope.workflows.curvature.measurement_plan import described
+from fedscope.workflows.curvature.resources import Resources, fitting
+from fedscope.workflows.requests import Request
+from fedscope.workflows.sources.targets import Targets
+
+pytestmark = pytest.mark.slow
+
+GIB = 1 << 30
+BIG = Vectors(20_000_000, 4, 16)
+
+FACTORIES = """
+import torch
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(12, 20), torch.nn.Tanh(), torch.nn.Linear(20, 4))
+def data():
+    x = torch.randn(400, 12, generator=torch.Generator().manual_seed(0))
+    return [(x, x[:, :4].argmax(1))]
+"""
+
+
+@pytest.fixture
+def targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Targets:
+    (tmp_path / "planned_net.py").write_text(FACTORIES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 20), nn.Tanh(), nn.Linear(20, 4))
+    torch.save(model.state_dict(), tmp_path / "w.pt")
+    return Targets(
+        tmp_path / "registry",
+        (str(tmp_path / "w.pt"),),
+        model="planned_net:network",
+        data="planned_net:data",
+        threads=1,
+    )
+
+
+def test_a_plan_is_near_what_the_measurement_takes(targets: Targets) -> None:
+    for request in (Request(), Request(top_k=2, both_ends=True, density=True)):
+        (plan,) = plans(targets, request)
+        (found,) = curvature(targets, request, again=True)
+        record = found.record
+        assert plan.products is not None
+        assert plan.products_most is not None
+        assert abs(plan.products / record.matvecs - 1) < 0.3
+        assert record.matvecs < plan.products_most
+        assert plan.parameters == 12 * 20 + 20 + 20 * 4 + 4
+        assert (plan.samples, plan.pilot_samples) == (400, 128)
+        assert plan.memory > plan.basis.bytes
+        assert plan.seconds == plan.products * plan.product_seconds
+        assert PlanRecord.read(plan.to_json()) == plan
+        lines = described(plan)
+        assert "peak memory about" in lines[0]
+        assert "128 of 400 samples" in lines[2]
+
+
+def test_the_most_products_are_those_of_every_part(targets: Targets) -> None:
+    (alone,), (blocks,), (fixed,) = (
+        plans(targets, request)
+        for request in (Request(), Request(layers=True, blocks=True), Request(probes=3, top_k=2))
+    )
+    assert (alone.products_most, fixed.products_most) == (330 + 1000, 360 + 3)
+    assert blocks.products_most == 330 + 1000 + 330 * (2 + 2)  # two layers, each a block too
+
+
+def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(
+    targets: Targets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fedscope.workflows.progress import Reporter
+
+    said: list[str] = []
+    (within,) = curvature(targets, Request(), Reporter(note=said.append), memory=4 * GIB)
+    (free,) = curvature(targets, Request(), again=True)
+    assert within.record.lambda_max.value == pytest.approx(free.record.lambda_max.value, rel=1e-6)
+    assert [line for line in said if "basis of" in line and "in memory in full precision" in line]
+    apart: list[int] = []
+    monkeypatch.setattr("fedscope.process.reuse_freed_memory", lambda most=0: apart.append(most))
+    (plan,) = plans(targets, Request(), memory=4 * GIB)
+    assert apart[-1] == 32 << 20  # larger blocks are freed at once
+    assert (plan.limit, plan.basis.place, plan.basis.half) == (4 * GIB, "memory", False)
+
+
+@pytest.mark.parametrize(("samples", "batches"), [(3, 3), (96, 16)])
+def test_few_samples_are_as_few_batches(
+    targets: Targets, samples: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def fitted(memory: int, base: int, vectors: Vectors, **choices: Any) -> Resources:
+        counted.append(vectors.batches)
+        return fitting(memory, base, vectors, **choices)
+
+    monkeypatch.setattr("fedscope.workflows.curvature.resources.fitting", fitted)
+    plans(replace(targets, samples=samples), Request(), memory=16 * GIB)
+    assert counted == [batches]
+
+
+def test_what_has_no_plan_is_refused(targets: Targets) -> None:
+    for request in (Request(engine="pyhessian"), Request(reading="code"), Request(clients=True)):
+        with pytest.raises(UserError, match="--dry-run and --memory are for fedscope's own"):
+            plans(targets, request)
+        with pytest.raises(UserError, match="--dry-run and --memory are for fedscope's own"):
+            curvature(targets, request, memory=GIB)
+
+
+def _chosen(
+    memory: float,
+    *,
+    tol: float = 1e-3,
+    free: float = 1e15,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Resources:
+    usage = type("Usage", (), {"free": free})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    return fitting(int(memory * GIB), GIB // 2, BIG, pairs=1, tol=tol)
+
+
+def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 rows of 20 million numbers take 5 GiB in full precision, 2.6 in half."""
+    roomy = _chosen(32, monkeypatch=monkeypatch)
+    assert (roomy.storage.place, roomy.storage.half, roomy.rows, roomy.block) == ("memory", False, 64, 8)
+    filed = _chosen(6, monkeypatch=monkeypatch)
+    assert (filed.storage.place, filed.storage.half, filed.rows) == ("file", False, 64)
+    halved = _chosen(7, free=0, monkeypatch=monkeypatch)
+    assert (halved.storage.place, halved.storage.half, halved.rows) == ("memory", True, 64)
+    restarted = _chosen(4, free=0, monkeypatch=monkeypatch)
+    assert restarted.storage.half
+    assert restarted.rows is not None
+    assert 22 <= restarted.rows < 64
+    room = 2 * (41 + BIG.batches) * 4 * BIG.n  # for two bases, and the batches' products
+    fewer = _chosen(6, free=room, monkeypatch=monkeypatch)
+    assert (fewer.storage.place, fewer.rows) == ("file", 41 - 1 - 9)
+    exact = _chosen(7, free=0, tol=1e-5, monkeypatch=monkeypatch)  # which half precision does not reach
+    assert not exact.storage.half
+    assert (roomy.trace_rows, filed.trace_rows, restarted.trace_rows) == (64, 0, 0)
+    for found in (roomy, filed, fewer, halved, restarted, exact):
+        assert found.graphs is not None
+        assert found.rows is not None
+        assert found.storage.capacity == found.rows + 1
+        taken = GIB // 2 + 8 * BIG.n + found.graphs + BIG.basis(found.rows, found.storage)
+        assert taken + max(BIG.step(), BIG.probes(found.block or 1)) <= 32 * GIB
+
+
+@pytest.mark.parametrize(("tol", "half"), [(1e-2, True), (1e-5, False)])
+def test_a_file_that_no_memory_holds_is_in_half_precision(
+    tol: float, half: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 rows of 60 million numbers take 14 GiB, which would be read from the disk in every step."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1e15}))
+    found = fitting(10 * GIB, GIB, Vectors(60_000_000, 4, 4), pairs=1, tol=tol)
+    assert (found.storage.place, found.storage.half, found.rows) == ("file", half, 64)
+
+
+def test_processes_choose_the_same(targets: Targets, tmp_path: Path) -> None:
+    own = ["--model", "planned_net:network", "--data", "planned_net:data"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = [*torchrun, "-m", "fedscope", "hessian", "w.pt", *own, "--threads", "1"]
+    command += ["--memory", "4G", "--json", "shared.json"]
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "in memory in full precision" in done.stderr
+    shared = json.loads((tmp_path / "shared.json").read_text())
+    (alone,) = curvature(targets, Request(), again=True, memory=4 * GIB)
+    assert shared["lambda_max"]["value"] == pytest.approx(alone.record.lambda_max.value, rel=1e-5)
+    assert shared["trace"]["value"] == pytest.approx(alone.record.trace.value, rel=1e-4)
+
+
+def test_too_little_says_how_much_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "--memory 1G is too little for 20,000,000 parameters: give "
+    with pytest.raises(UserError, match=said) as told:
+        _chosen(1, free=0, monkeypatch=monkeypatch)
+    needed = float(str(told.value).split("give ")[1].split("G")[0])
+    assert _chosen(needed + 0.06, free=0, monkeypatch=monkeypatch).rows in (22, 23, 24)
+
+
+def test_fewer_samples_are_advised_where_they_may_be_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 0})
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    for base, memory, said in ((GIB // 2, GIB, False), (20 * GIB, 20 * GIB, True)):
+        with pytest.raises(UserError, match="or a block of --parameters") as told:
+            fitting(memory, base, BIG, pairs=1, tol=1e-3)
+        assert ("fewer --samples" in str(told.value)) == said
+
+
+def test_rows_of_a_basis_are_counted_with_their_growth() -> None:
+    vectors = Vectors(1000, 4, 0)
+    assert vectors.basis(40, BasisStorage(capacity=41)) == 4000 * 49
+    assert vectors.basis(40, BasisStorage()) == 4000 * 2 * (32 + 8)
+    assert vectors.basis(40, BasisStorage(half=True)) == 2000 * 2 * (32 + 8)
+    assert vectors.basis(40, replace(BasisStorage(), place="file")) == 4000 * 48
+    assert Vectors(10**9, 4, 0).basis(40, BasisStorage(place="file")) == 64 << 20

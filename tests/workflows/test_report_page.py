@@ -1,0 +1,35 @@
+"""Which of several kept records a report shows."""
+
+from itertools import permutations
+
+from fedscope.records.saved_records import hessians, landscapes
+from fedscope.workflows.report_page import best_of
+from tests.figures.records import crossed, curvature, landscape
+
+
+def test_the_fullest_curvature_is_shown_whatever_the_order() -> None:
+    few, many = curvature(), curvature()
+    few["problem"] = {**few["problem"], "parameters": None, "samples": 100}
+    many["problem"] = {**few["problem"], "samples": 1000}
+    compared = {**few, "cross_client": crossed()}  # a part more counts more than samples
+    other = {**many, "problem": {**many["problem"], "engine": "pyhessian"}}
+    sha256 = few["checkpoint"]["sha256"]
+    fewer, more, pyhessian, pairs = hessians([few, many, other, compared])
+    for records in permutations([fewer, more, pyhessian]):
+        assert [found is more for found in best_of(records, [sha256])] == [True]
+    for records in permutations([fewer, more, pairs]):
+        assert [found is pairs for found in best_of(records, [sha256])] == [True]
+    for records in permutations([fewer, more]):
+        assert [found is fewer for found in best_of(records, [sha256], 100)] == [True]  # as asked for
+    narrow = more.edited(trace={**more.trace.to_json(), "interval": [499.0, 501.0]})
+    wide = more.edited(trace={**more.trace.to_json(), "interval": [400.0, 600.0]})
+    for records in permutations([wide, narrow, more]):
+        assert [found is narrow for found in best_of(records, [sha256])] == [True]
+    assert best_of([fewer, more], []) == []
+
+
+def test_the_finest_landscape_of_each_kind_is_shown_whatever_the_order() -> None:
+    planes = landscape(points=5), landscape(points=11), landscape(points=5, directions="random")
+    coarse, fine, other = landscapes(planes)
+    for records in permutations([coarse, fine, other]):
+        assert sorted(map(id, best_of(records, []))) == sorted(map(id, (fine, other)))
