@@ -25,10 +25,10 @@ from fault_files import FILES
 from fault_processes import PROCESSES
 from fault_scene import Clean, Scene
 
-import fedscope.checkpoints.registry.plain_weights
 import fedscope.checkpoints.travel.archive
 import fedscope.checkpoints.verification.verify
 import fedscope.cli.runs.runs
+import fedscope.workflows.export
 import fedscope.workflows.landscape.landscape_command
 import fedscope.workflows.report_page
 import fedscope.workflows.train.train_runs  # noqa: F401  these are what the commands import, before they are forked

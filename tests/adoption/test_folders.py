@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.adoption.adding import add
-from fedscope.adoption.identity import identify
+from fedscope.adoption.identity import identify, read_partition
 from fedscope.adoption.layouts import look
-from fedscope.adoption.rows_file import read_partition
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run

@@ -14,12 +14,12 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry import index
-from fedscope.checkpoints.registry.plain_weights import export_safetensors, export_state_dict
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.cli.main import call
 from fedscope.errors import UserError
+from fedscope.workflows.export import export_safetensors, export_state_dict
 from tests.checkpoints.cases import in_a_process, info, manifest, small_run, state
 
 

@@ -25,8 +25,8 @@ from fedscope.figures.text.clients import clients_tables
 from fedscope.figures.text.tables import Table
 from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
-from fedscope.workflows.clients.clients_command import clients as measured
 from fedscope.workflows.clients.clients_request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen
+from fedscope.workflows.clients.measure_clients import clients as measured
 from fedscope.workflows.run_records import runs_of
 from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.run_clients import UPLOADS

@@ -113,7 +113,7 @@ def command(
     request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
     if figure:
         _check_shown(kind, parts, Path(figure), len(targets.checkpoints), along=bool(round_range))
-    from fedscope.workflows.clients.clients_command import clients  # torch: not for --help
+    from fedscope.workflows.clients.measure_clients import clients  # torch: not for --help
     from fedscope.workflows.sources.run_clients import UPLOADS
 
     if round_range:

@@ -116,7 +116,7 @@ def command(
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
-    from fedscope.workflows.sharpness.sharpness_command import sharpness  # torch: not for --help
+    from fedscope.workflows.sharpness.measure_sharpness import sharpness  # torch: not for --help
 
     records = sharpness(targets, request, console.REPORTER, again=recompute)
     found = None

@@ -1,9 +1,10 @@
 """Who holds how much of which class: the division of a run's data, or of the data that settings describe."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.file.fields import OPTION, parse
@@ -14,13 +15,36 @@ from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.loading.datasets import part
 from fedscope.data.partition.division import division
 from fedscope.data.partition.draw_partition import FRESH
-from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
 from fedscope.data.sets import dataset_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.setup.run_samples import client_rows
 from fedscope.records.partition_record import PARTITION_SCHEMA, PartitionRecord
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.unused import check_settings
+
+Counts = NDArray[np.int64]
+Shares = NDArray[np.float64]
+
+
+def class_counts(labels: NDArray[np.int64], rows: Sequence[NDArray[np.int64]], classes: int) -> Counts:
+    """Return n_kc, how many samples of each class each client holds: (N, C)."""
+    return np.stack([np.bincount(labels[held], minlength=classes) for held in rows])
+
+
+def effective_classes(counts: Counts) -> Shares:
+    """Return exp(−Σ_c p_kc ln p_kc) of each client, from 1 to C: (N,)."""
+    shares = _shares(counts)
+    logarithms = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
+    return np.asarray(np.exp(-(shares * logarithms).sum(axis=1)))
+
+
+def total_variation(counts: Counts, everyone: Counts) -> Shares:
+    """Return ½ Σ_c |p_kc − p_c| of each client, 0 to 1: (N,); ``everyone`` (C,) counts the whole data set."""
+    return np.asarray(np.abs(_shares(counts) - _shares(everyone[None])).sum(axis=1) / 2)
+
+
+def _shares(counts: Counts) -> Shares:
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def partition(

@@ -15,11 +15,11 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.file.container import members
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import CheckpointInfo
-from fedscope.checkpoints.registry.plain_weights import export_safetensors, export_state_dict
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
+from fedscope.workflows.export import export_safetensors, export_state_dict
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 from tests.checkpoints.cases import info, small_run

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fedscope.data.partition.heterogeneity import class_counts, effective_classes, total_variation
+from fedscope.workflows.divided_data import class_counts, effective_classes, total_variation
 from tests import tiers
 
 COUNTS = np.array([[5, 0, 0, 0], [2, 2, 2, 2], [3, 1, 0, 0]])

@@ -19,9 +19,8 @@ from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
 from fedscope.landscape.heterogeneity.one_round.losses_at_weights import cell
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.records.clients_record import ClientsRecord
-from fedscope.workflows.clients.clients_command import clients
 from fedscope.workflows.clients.clients_request import MEASURES, ClientsRequest, chosen
-from fedscope.workflows.clients.measure_clients import BATCHES, measure_clients
+from fedscope.workflows.clients.measure_clients import BATCHES, clients, measure_clients
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.progress import Reporter, silent
 from fedscope.workflows.sources.problem import Problem

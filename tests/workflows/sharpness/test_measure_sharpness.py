@@ -22,11 +22,10 @@ from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.records.sharpness_record import SharpnessRecord
 from fedscope.streams import key
 from fedscope.workflows.progress import Reporter
-from fedscope.workflows.sharpness import sharpness_command
+from fedscope.workflows.sharpness import measure_sharpness
 from fedscope.workflows.sharpness.gap import gap_entry
-from fedscope.workflows.sharpness.measure_sharpness import measure
+from fedscope.workflows.sharpness.measure_sharpness import measure, sharpness
 from fedscope.workflows.sharpness.quantities import _LargestEigenvalue
-from fedscope.workflows.sharpness.sharpness_command import sharpness
 from fedscope.workflows.sharpness.sharpness_request import QUANTITIES, USUAL, SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
@@ -176,7 +175,7 @@ def test_the_gap_is_between_the_two_splits(run: RunFolder, tmp_path: Path) -> No
     assert again.reused
     assert again.gap == gap
     assert sharpness(replace(targets, split="test"), replace(FEW, gap=True))[0].gap is None
-    assert sharpness_command.tested([own_problem()], targets) == [None]
+    assert measure_sharpness.tested([own_problem()], targets) == [None]
 
 
 def test_another_test_split_is_another_gap(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ A network wants tensors of certain names. They may lie below a prefix (``state_d
 network's, and only if it is the only one; anything else is an error that names what was found.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,10 +17,35 @@ from torch import Tensor
 
 from fedscope.checkpoints.file.checkpoint import is_dense, listed
 from fedscope.checkpoints.foreign.dialects import translations
-from fedscope.checkpoints.foreign.several_networks import described
 from fedscope.checkpoints.foreign.unnamed import counts_batches, without_names
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
+
+_KINDS = (  # how its place reads, what that is; of several the first is suggested
+    (r"(?:model_|net_)?state_dict(?:\..*)?", "the program's network"),
+    (r"(?:modopt\.)?(?:model|net|network|module|server|weights|params|global_model)(?:\..*)?", "the network"),
+    (r"personali[sz]ed_.*", "the client's own network"),
+    (r"current_model_state.*", "the network beside its average"),
+    (r".*(?:^|[._])(?:ema|swa|averaged?|average_model)(?:[._].*)?", "an average"),
+    (r".*(?:best|optimal).*", "the best until then"),
+    (r"callbacks\..*", "a callback's copy"),
+    (r".*", "another"),
+)
+
+
+def described(places: Collection[str]) -> tuple[list[str], str]:
+    """Return the places in the order in which they are suggested, and a text that says what each is."""
+    ranks = {
+        place: next(n for n, (form, _) in enumerate(_KINDS) if re.fullmatch(form, place)) for place in places
+    }
+    order = sorted(places, key=lambda place: (ranks[place], place))
+    averaged = any(
+        place.startswith("current_model_state") for place in places
+    )  # as Lightning's callback leaves them
+    said = {place: _KINDS[rank][1] for place, rank in ranks.items()}
+    said |= {place: "the average" for place in places if averaged and place.startswith("state_dict")}
+    return order, ", ".join(f"{place} ({said[place]})" for place in order)
+
 
 WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # of BatchNorm, the ends of their names

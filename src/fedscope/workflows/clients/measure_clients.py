@@ -7,11 +7,13 @@ loss, one starting vector and one set of probes for all. One operator is in memo
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from torch import nn
 
+from fedscope.checkpoints.file.checkpoint import versions
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -22,13 +24,51 @@ from fedscope.landscape.surroundings import surroundings
 from fedscope.own import has_code
 from fedscope.records.clients_record import CLIENTS_SCHEMA, ClientsRecord
 from fedscope.records.entries import Record, finite
-from fedscope.workflows.clients.clients_request import ClientsRequest
+from fedscope.workflows.clients.clients_request import SAMPLES, ClientsRequest
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.round import LoadedRound, no_start, start_of
-from fedscope.workflows.progress import Stage
+from fedscope.workflows.progress import SILENT, Reporter, Stage
 from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
-from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.run_clients import Participants, round_uploads
+from fedscope.workflows.sources.targets import Targets
+
+
+def clients(
+    targets: Targets,
+    request: ClientsRequest,
+    reporter: Reporter = SILENT,
+    *,
+    again: bool = False,
+    possible: bool = False,
+) -> list[ClientsRecord]:
+    """Measure the clients of each checkpoint's round, or take what the registry has of the request.
+
+    Args:
+        targets: the rounds' global models, and the samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+        possible: leave out, with a note, the alignment of updates whose beginning was not kept.
+    """
+    request = replace(request, versions=request.versions or versions())
+    few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
+    keep = RunRegistry(targets.registry).analysis
+    found = []
+    for problem in problems(few, reporter):
+        own = _possible(problem, request, reporter) if possible else request
+        found.append(measure_clients(problem, own, reporter.stage, keep=keep, again=again))
+    return found
+
+
+def _possible(problem: Problem, request: ClientsRequest, reporter: Reporter) -> ClientsRequest:
+    if request.anchor != "start" or "alignment" not in request.only or start_of(problem):
+        return request
+    round_uploads(problem)  # without them nothing is measured, and the error says so
+    reporter.note(f"{problem.title}: no alignment: {no_start(problem)}")
+    return replace(request, only=tuple(part for part in request.only if part != "alignment"))
+
 
 BATCHES = 16  # that tell the samples' errors
 
