@@ -2,7 +2,7 @@
 
 GPT-2's architecture (Radford et al. 2019) with random weights takes some steps of SGD on random tokens. A
 Krylov basis that is restarted certifies no further, so that one must hold all steps: it is where at least
-``ROWS`` rows fit, in full precision on the GPU or in the host's memory, or else in half.
+``ROWS`` rows fit, on the GPU or in the host's memory.
 """
 
 import argparse
@@ -17,13 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedscope import BasisStorage, Hessian, LambdaOperator, top_eigenpairs
-from fedscope.landscape.spectral.krylov.unseen import MOST, least
 
 SIZES = {  # layers, width, heads; the model of 1.0 billion lies between two of the paper's
     "124M": (12, 768, 12), "355M": (24, 1024, 16), "774M": (36, 1280, 20), "1.0B": (36, 1472, 23),
     "1.5B": (48, 1600, 25), "tiny": (2, 32, 2), "tiny-host": (2, 48, 2),
 }  # fmt: skip
-BASES = ("device", "host", "device-half", "host-half")
+BASES = ("device", "host")
 TOL, WORDS, LENGTH = 1e-2, 50257, 128
 ROWS, MOST_ROWS = 24, 40
 # Bytes a parameter without basis and graphs: on the device, for a sum over several graphs, on the host.
@@ -79,10 +78,9 @@ def planned(n: int, sequences: int, basis: str, memory: int, host: int) -> tuple
     free = memory - (BESIDE + (SUM if sequences > 1 else 0)) * n
     room = {"device": free - 4 * n - 3 * GB, "host": host - HOST_BESIDE * n}  # the first beside one graph
     for kind in BASES if basis == "auto" else (basis,):
-        place, each = kind.split("-")[0], (2 if kind.endswith("half") else 4) * n
-        rows = min(MOST_ROWS, room[place] // each - 1)
+        rows = min(MOST_ROWS, room[kind] // (4 * n) - 1)
         if rows >= (ROWS if basis == "auto" else 3):
-            return kind, rows, free - (place == "device") * each * (rows + 1)
+            return kind, rows, free - (kind == "device") * 4 * n * (rows + 1)
     raise SystemExit(f"{ROWS} rows of {n:,} numbers fit neither {memory / GB:.0f} nor {host / GB:.0f} GB")
 
 
@@ -94,13 +92,12 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, Any]:
     tokens = drawn.to(device)
     model = trained(SIZES[name], words, tokens, given.steps, given.rate)
     n = sum(parameter.numel() for parameter in model.parameters())
-    basis = "host-half" if name == "tiny-host" else given.basis
+    basis = "host" if name == "tiny-host" else given.basis
     limits = int(given.memory * GB), int(given.host_memory * GB)
     kind, rows, graphs = planned(n, given.sequences, basis, *limits)
     H = Hessian(model, next_token_loss, [(tokens, tokens)], memory=max(0, graphs))
     del model  # the operator has its own copy
-    missed = max(MOST, least(n, torch.finfo(H.dtype).eps)) if kind.endswith("half") else MOST
-    known: dict[str, Any] = {"parameters": n, "basis": kind, "rows": rows, "missed_at_most": missed}
+    known: dict[str, Any] = {"parameters": n, "basis": kind, "rows": rows}
     known |= {"sequences": given.sequences, "setup_seconds": time.perf_counter() - begun}
     if device.type == "cuda":
         known["device"] = torch.cuda.get_device_name(device)
@@ -132,7 +129,7 @@ def search(H: Hessian, kind: str, rows: int, limit: float, known: dict[str, Any]
         known["plan"] = str(H.plan)  # what it takes a look for is free again before there is a basis
         found = top_eigenpairs(
             H if place == H.device else moved, tol=TOL, by_sample=False, max_basis=rows, max_matvecs=rows,
-            storage=BasisStorage(half=kind.endswith("half"), capacity=rows + 1), progress=tell,
+            storage=BasisStorage(capacity=rows + 1), progress=tell,
             generator=torch.Generator(place).manual_seed(0),
         )  # fmt: skip
         value, residual = float(found.values[0]), float(found.residuals[0])

@@ -14,7 +14,6 @@ class BasisEntry(Plain):
     """How the Krylov basis is kept."""
 
     place: Literal["memory", "file"]  # where
-    half: bool  # in 16 bits
     rows: Count  # vectors that are expected in it [vectors]
     bytes: Count  # of all rows, wherever they are [bytes]
 

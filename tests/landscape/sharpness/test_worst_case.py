@@ -283,7 +283,8 @@ class Residual(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x).relu()
-        return self.last(x + self.second(x).relu())
+        out: torch.Tensor = self.last(x + self.second(x).relu())
+        return out
 
 
 NETWORKS: dict[str, tuple[Any, Any, float]] = {  # rows, a network for them, and its learning rate
@@ -322,10 +323,10 @@ def trained(name: str) -> tuple[nn.Module, Any, Batches]:
     rows, build, rate = NETWORKS[name]
     images, labels = rows(return_X_y=True)
     x, y = torch.tensor(images, dtype=torch.float32), torch.tensor(labels)
-    net, loss_fn = build(), cross_entropy
+    net, loss_fn = build(), mse_loss if rows is load_diabetes else cross_entropy
     x = (x - x.mean(0)) / (x.std(0) + 1e-3) if rows is not load_digits else x / 16
     if rows is load_diabetes:
-        y, loss_fn = ((y - y.mean()) / y.std()).float()[:, None], mse_loss
+        y = ((y - y.mean()) / y.std()).float()[:, None]
     optimizer = torch.optim.SGD(net.parameters(), lr=rate, momentum=0.9)
     for picked in torch.randint(min(1000, len(x)), (200, 64)):
         optimizer.zero_grad()

@@ -91,12 +91,12 @@ def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(
     (within,) = curvature(targets, Request(), Reporter(note=said.append), memory=4 * GIB)
     (free,) = curvature(targets, Request(), again=True)
     assert within.record.lambda_max.value == pytest.approx(free.record.lambda_max.value, rel=1e-6)
-    assert [line for line in said if "basis of" in line and "in memory in full precision" in line]
+    assert [line for line in said if "basis of" in line and "in memory" in line]
     apart: list[int] = []
     monkeypatch.setattr("fedscope.process.reuse_freed_memory", lambda most=0: apart.append(most))
     (plan,) = plans(targets, Request(), memory=4 * GIB)
     assert apart[-1] == 32 << 20  # larger blocks are freed at once
-    assert (plan.limit, plan.basis.place, plan.basis.half) == (4 * GIB, "memory", False)
+    assert (plan.limit, plan.basis.place) == (4 * GIB, "memory")
 
 
 @pytest.mark.parametrize(("samples", "batches"), [(3, 3), (96, 16)])
@@ -125,49 +125,34 @@ def test_what_has_no_plan_is_refused(targets: Targets) -> None:
 def _chosen(
     memory: float,
     *,
-    tol: float = 1e-3,
     free: float = 1e15,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Resources:
     usage = type("Usage", (), {"free": free})
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    return fitting(int(memory * GIB), GIB // 2, BIG, pairs=1, tol=tol)
+    return fitting(int(memory * GIB), GIB // 2, BIG, pairs=1)
 
 
 def test_the_storage_goes_down_a_ladder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 rows of 20 million numbers take 5 GiB in full precision, 2.6 in half."""
+    """64 rows of 20 million numbers take 5 GiB."""
     roomy = _chosen(32, monkeypatch=monkeypatch)
-    assert (roomy.storage.place, roomy.storage.half, roomy.rows, roomy.block) == ("memory", False, 64, 8)
+    assert (roomy.storage.place, roomy.rows, roomy.block) == ("memory", 64, 8)
     filed = _chosen(6, monkeypatch=monkeypatch)
-    assert (filed.storage.place, filed.storage.half, filed.rows) == ("file", False, 64)
-    halved = _chosen(7, free=0, monkeypatch=monkeypatch)
-    assert (halved.storage.place, halved.storage.half, halved.rows) == ("memory", True, 64)
-    restarted = _chosen(4, free=0, monkeypatch=monkeypatch)
-    assert restarted.storage.half
+    assert (filed.storage.place, filed.rows) == ("file", 64)
+    restarted = _chosen(5, free=0, monkeypatch=monkeypatch)
+    assert restarted.storage.place == "memory"
     assert restarted.rows is not None
     assert 22 <= restarted.rows < 64
     room = 2 * (41 + BIG.batches) * 4 * BIG.n  # for two bases, and the batches' products
     fewer = _chosen(6, free=room, monkeypatch=monkeypatch)
     assert (fewer.storage.place, fewer.rows) == ("file", 41 - 1 - 9)
-    exact = _chosen(7, free=0, tol=1e-5, monkeypatch=monkeypatch)  # which half precision does not reach
-    assert not exact.storage.half
     assert (roomy.trace_rows, filed.trace_rows, restarted.trace_rows) == (64, 0, 0)
-    for found in (roomy, filed, fewer, halved, restarted, exact):
+    for found in (roomy, filed, fewer, restarted):
         assert found.graphs is not None
         assert found.rows is not None
         assert found.storage.capacity == found.rows + 1
         taken = GIB // 2 + 8 * BIG.n + found.graphs + BIG.basis(found.rows, found.storage)
         assert taken + max(BIG.step(), BIG.probes(found.block or 1)) <= 32 * GIB
-
-
-@pytest.mark.parametrize(("tol", "half"), [(1e-2, True), (1e-5, False)])
-def test_a_file_that_no_memory_holds_is_in_half_precision(
-    tol: float, half: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """64 rows of 60 million numbers take 14 GiB, which would be read from the disk in every step."""
-    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1e15}))
-    found = fitting(10 * GIB, GIB, Vectors(60_000_000, 4, 4), pairs=1, tol=tol)
-    assert (found.storage.place, found.storage.half, found.rows) == ("file", half, 64)
 
 
 def test_processes_choose_the_same(targets: Targets, tmp_path: Path) -> None:
@@ -180,7 +165,7 @@ def test_processes_choose_the_same(targets: Targets, tmp_path: Path) -> None:
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "in memory in full precision" in done.stderr
+    assert "in memory" in done.stderr
     shared = json.loads((tmp_path / "shared.json").read_text())
     (alone,) = curvature(targets, Request(), again=True, memory=4 * GIB)
     assert shared["lambda_max"]["value"] == pytest.approx(alone.record.lambda_max.value, rel=1e-5)
@@ -200,7 +185,7 @@ def test_fewer_samples_are_advised_where_they_may_be_what_is_missing(monkeypatch
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     for base, memory, said in ((GIB // 2, GIB, False), (20 * GIB, 20 * GIB, True)):
         with pytest.raises(UserError, match="or a block of --parameters") as told:
-            fitting(memory, base, BIG, pairs=1, tol=1e-3)
+            fitting(memory, base, BIG, pairs=1)
         assert ("fewer --samples" in str(told.value)) == said
 
 
@@ -208,6 +193,5 @@ def test_rows_of_a_basis_are_counted_with_their_growth() -> None:
     vectors = Vectors(1000, 4, 0)
     assert vectors.basis(40, BasisStorage(capacity=41)) == 4000 * 49
     assert vectors.basis(40, BasisStorage()) == 4000 * 2 * (32 + 8)
-    assert vectors.basis(40, BasisStorage(half=True)) == 2000 * 2 * (32 + 8)
     assert vectors.basis(40, replace(BasisStorage(), place="file")) == 4000 * 48
     assert Vectors(10**9, 4, 0).basis(40, BasisStorage(place="file")) == 64 << 20

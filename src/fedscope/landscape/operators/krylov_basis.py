@@ -33,7 +33,6 @@ class Subspace(Printed):
     outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
     coupling: Tensor  # (m,) float64 on the CPU: b
     matvecs: int  # products it cost
-    rounded: Tensor | None = None  # (m,) float64: bounds on what storage took from each column of A Qᵀ
     beyond: Tensor | None = None  # (B, m, d) float64 on the CPU: Q A_b (1 − P) S, E[S Sᵀ] = 1, if sketched
     error: float = 0.0  # a bound on ‖E‖_F, E what the products with Qᵀ are off by (``Product.error``)
 

@@ -79,9 +79,7 @@ def top_eigenpairs(
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
-        storage: how the Krylov basis is kept: in memory or in a file, in full or half precision. A
-            file changes no digit. Half precision adds some 2e-4 of |λ_max| to each residual; where that
-            decides, residuals are measured by a product for each.
+        storage: how the Krylov basis is kept: in memory, or in a file, which changes no digit.
         progress: called after every product, with no known total.
 
     Raises:
@@ -95,7 +93,7 @@ def top_eigenpairs(
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
     storage = storage or BasisStorage()
-    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * storage.itemsize(op.dtype.itemsize)) - SKETCH)
+    rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
@@ -152,7 +150,7 @@ class _EigenSearch:
                 self._goal, self._inner, self._known = ritz.goal, ritz.inner, ritz.text
                 self.inexact = krylov.error > 0
             self._tell(krylov.matvecs)
-            if ritz and (last or ritz.settled):
+            if ritz and (last or ritz.converged):
                 sure = seen(krylov, ritz.goal, ritz.values, random_part)
                 enough = bool(sure.all()) or (
                     krylov.steps >= _LEAST and (random_part < 1 or not wanted.alone)
@@ -190,35 +188,22 @@ class _EigenSearch:
     def _result(self, krylov: Lanczos, ritz: Ritz, sure: Tensor) -> Eigenpairs:
         subspace, vectors = krylov.subspace(), krylov.combine(ritz.coefficients)
         errors = eigenvalue_errors(self._op, subspace, ritz.positions)
-        residuals, goals = ritz.residuals, ritz.goal.tolerances(ritz.values)
-        if not ritz.converged and float(ritz.rounding.max()) > 0:
-            residuals = torch.minimum(residuals, self._measured(ritz.values, vectors))
         return Eigenpairs(
             values=ritz.values,
             vectors=vectors,
-            residuals=residuals,
+            residuals=ritz.residuals,
             stderr_data=errors.stderr,
             bias_data=errors.bias,
             dof_data=errors.dof,
             stderr_bias=errors.stderr_bias,
             noise=krylov.noise,
-            converged=bool((residuals <= goals).all()),
+            converged=ritz.converged,
             matvecs=krylov.matvecs,
             seed=0,
-            certified=sure & (residuals <= goals),
+            certified=sure & (ritz.residuals <= ritz.goal.tolerances(ritz.values)),
             subspace=subspace,
             forms=errors.forms,
         )
-
-    def _measured(self, values: Tensor, vectors: Tensor) -> Tensor:
-        """Return ‖Av − θv‖/‖v‖ of values and the columns of (n, k), with the rounding of the products."""
-        found = []
-        for value, v in zip(values.tolist(), vectors.T, strict=True):
-            image = self._op.matvec(v).double()
-            self._tell(1, before=self.spent)
-            rest, size = image - value * v.double(), float(v.double().norm())
-            found.append(float(rest.norm()) / size + torch.finfo(v.dtype).eps * float(image.norm()))
-        return torch.tensor(found, dtype=torch.float64)
 
     def verified(self, found: Eigenpairs, *, certain: bool) -> Eigenpairs:
         assert self._goal

@@ -48,8 +48,8 @@ class Vectors:
         has a capacity.
         """
         if storage.place == "file":
-            return min(HELD, self.n * storage.itemsize(self.itemsize) * (rows + SKETCH))
+            return min(HELD, self.n * self.itemsize * (rows + SKETCH))
         full = 1 << (max(1, rows) - 1).bit_length() >> 1  # rows when room was made last
         held = rows + 1 + SKETCH
         most = held if storage.capacity else max(held, 2 * (full + SKETCH))
-        return self.n * storage.itemsize(self.itemsize) * most
+        return self.n * self.itemsize * most

@@ -91,9 +91,8 @@ def planned(
             "memory": peak,
             "basis": {
                 "place": storage.place,
-                "half": storage.half,
                 "rows": rows,
-                "bytes": (rows + 1 + SKETCH) * operator.shape[0] * storage.itemsize(operator.dtype.itemsize),
+                "bytes": (rows + 1 + SKETCH) * operator.shape[0] * operator.dtype.itemsize,
             },
             "block": resources.block or block_size(operator.shape[0]),
             "products": products,
@@ -189,12 +188,10 @@ def described(plan: PlanRecord) -> list[str]:
         expected = f"about {plan.products:,} {products}, {duration(plan.seconds)} ({most})"
     else:
         expected = f"{products}, {most}"
-    precision = "half" if basis.half else "full"
     lines = [
         f"{plan.title}: peak memory about {_size(plan.memory)}; {expected}",
         f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
-        f"of {basis.rows} rows in {basis.place} in {precision} precision"
-        f", {plan.block} probes together",
+        f"of {basis.rows} rows in {basis.place}, {plan.block} probes together",
     ]
     if plan.pilot_samples:
         lines.append(

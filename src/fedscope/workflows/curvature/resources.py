@@ -22,13 +22,11 @@ from fedscope.workflows.sources.problem import Problem
 
 ROWS = 64  # of a basis that is not restarted: certified values of trained networks take 10 to 50
 LEAST_ROWS = 20  # and two for each pair
-HALF_TOL = 5e-4  # the smallest tolerance of eigenpairs that half precision is chosen for
 BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
 _LONG = 1 << 31  # parameters times samples
 _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
 _APART = 32 << 20  # bytes of a vector that is freed at once, and not kept in the heap between others
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
-_CACHED = 8 << 30  # bytes of a basis in a file that the system keeps in memory as well; half is read sooner
 _PROGRAM = 256 << 20  # bytes that a process takes before it has samples
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
@@ -46,10 +44,7 @@ class Resources:
     @property
     def entry(self) -> dict[str, object]:
         """What of it may change a digit, for a result's name; the bytes of graphs are in the operator's."""
-        chosen = {
-            "rows": self.rows, "block": self.block, "half": self.storage.half or None,
-            "trace_rows": self.trace_rows,
-        }  # fmt: skip
+        chosen = {"rows": self.rows, "block": self.block, "trace_rows": self.trace_rows}
         return {name: value for name, value in chosen.items() if value is not None}
 
 
@@ -78,7 +73,7 @@ def resources_of(
     base = torch.tensor(process.resident_memory(), device=named[0][1].device)
     if group is not None:
         dist.all_reduce(base, dist.ReduceOp.MAX, group=group)
-    return fitting(memory, int(base), vectors, pairs=request.eigenpairs, tol=request.tol)
+    return fitting(memory, int(base), vectors, pairs=request.eigenpairs)
 
 
 def fitting(
@@ -87,20 +82,18 @@ def fitting(
     vectors: Vectors,
     *,
     pairs: int,
-    tol: float,
     folder: Path | None = None,
 ) -> Resources:
     """Return how to stay within ``memory`` bytes.
 
-    The basis is kept in memory if it fits, else in a file if the disk has room, else in half precision; it is
-    restarted where even that does not fit. What is left over is for the graphs.
+    The basis is kept in memory if it fits, else in a file if the disk has room; it is restarted where even
+    that does not fit. What is left over is for the graphs.
 
     Args:
         memory: of the whole process.
         base: that is taken before: program, network, samples.
         vectors: of the operator.
         pairs: eigenpairs that are wanted.
-        tol: of the eigenpairs.
         folder: for a file.
     """
     n, d = vectors.n, vectors.itemsize
@@ -111,7 +104,7 @@ def fitting(
     beside = (4 + pairs + 1) * d * n
     fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
     room = int(share * memory) - fixed
-    storage, rows = _storage(room, vectors, rows, least, tol, BasisStorage(folder=folder))
+    storage, rows = _storage(room, vectors, rows, least, BasisStorage(folder=folder))
     if rows < least:
         needed = (fixed + vectors.basis(least, replace(storage, capacity=least + 1))) / share
         raise UserError(
@@ -129,21 +122,18 @@ def fitting(
 
 
 def _storage(
-    room: int, vectors: Vectors, rows: int, least: int, tol: float, plain: BasisStorage
+    room: int, vectors: Vectors, rows: int, least: int, plain: BasisStorage
 ) -> tuple[BasisStorage, int]:
     """Return the first storage that so many rows fit in; else the one with most, and how many."""
     n, d = vectors.n, vectors.itemsize
     if vectors.basis(rows, replace(plain, capacity=rows + 1)) <= room:
         return plain, rows
-    large = n * d * rows > _CACHED and tol >= HALF_TOL
-    file = replace(plain, place="file", half=large)
+    file = replace(plain, place="file")
     free = shutil.disk_usage(file.directory).free // 2 - vectors.batches * n * d  # for one of two bases
-    on_disk = free // (n * file.itemsize(d)) - 1 - _BESIDE
+    on_disk = free // (n * d) - 1 - _BESIDE
     if vectors.basis(rows, file) <= room and on_disk >= least:
         return file, min(rows, on_disk)
-    kept = replace(plain, half=tol >= HALF_TOL)
-    each = vectors.basis(1, replace(kept, capacity=2)) - vectors.basis(0, replace(kept, capacity=1))
-    return kept, min(rows, room // each - _BESIDE)
+    return plain, min(rows, room // (n * d) - _BESIDE)
 
 
 def _fewer(base: int, short: float) -> str:

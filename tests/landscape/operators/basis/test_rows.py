@@ -1,4 +1,4 @@
-"""Rows in memory, in a file, and in half precision, against dense algebra."""
+"""Rows in memory and in a file, against dense algebra."""
 
 from pathlib import Path
 
@@ -14,35 +14,31 @@ from fedscope.landscape.operators.basis.storage import BasisStorage, Place
 
 N, DTYPE = 700, torch.float64
 PLACES: list[Place] = ["memory", "file"]
-KINDS = [BasisStorage(place=place, half=half) for half in (False, True) for place in PLACES]
+KINDS = [BasisStorage(place=place) for place in PLACES]
 kinds = pytest.mark.parametrize("storage", KINDS, ids=str)
 
 
-def _filled(storage: BasisStorage, count: int = 9, fixed: int = 2) -> tuple[BasisRows, list[float]]:
+def _filled(storage: BasisStorage, count: int = 9, fixed: int = 2) -> BasisRows:
     generator = torch.Generator().manual_seed(0)
     signs = torch.randn(fixed, N, dtype=DTYPE, generator=generator) / N**0.5
-    rows, lost = BasisRows(N, DTYPE, torch.device("cpu"), storage, signs), []
+    rows = BasisRows(N, DTYPE, torch.device("cpu"), storage, signs)
     for m in range(count):
         vector = torch.randn(N, dtype=DTYPE, generator=generator)
         rest = rows.orthogonalised(m, vector)[1] if m else vector
-        lost.append(rows.append(rest))
-        taken = rows.row(m) @ (rest / rest.norm())
-        assert float((rows.row(m) - rest / rest.norm()).norm()) <= lost[-1] + 1e-12, taken
-    return rows, lost
+        rows.append(rest)
+        torch.testing.assert_close(rows.row(m), rest / rest.norm(), rtol=0, atol=1e-12)
+    return rows
 
 
 @kinds
 def test_rows_are_orthonormal_and_what_was_appended(storage: BasisStorage) -> None:
-    rows, lost = _filled(storage)
-    Q = rows.tensor(9)
+    Q = _filled(storage).tensor(9)
     torch.testing.assert_close(Q @ Q.T, torch.eye(9, dtype=DTYPE), rtol=0, atol=1e-12)
-    assert (max(lost) > 5e-5) == storage.half
-    assert max(lost) < 1e-3
 
 
 @kinds
 def test_what_rows_do_is_what_their_matrix_does(storage: BasisStorage) -> None:
-    rows, _ = _filled(storage)
+    rows = _filled(storage)
     Q, basis = rows.tensor(9), Basis(rows, 9)
     v = torch.randn(3, N, dtype=DTYPE, generator=torch.Generator().manual_seed(1))
     coefficients, left = rows.orthogonalised(9, v[0])
@@ -62,41 +58,37 @@ def test_what_rows_do_is_what_their_matrix_does(storage: BasisStorage) -> None:
 
 @kinds
 def test_a_rotation_keeps_combinations_and_the_last_row(storage: BasisStorage) -> None:
-    rows, _ = _filled(storage)
+    rows = _filled(storage)
     Q = rows.tensor(9).clone()
     turn, _ = torch.linalg.qr(torch.randn(8, 8, dtype=DTYPE, generator=torch.Generator().manual_seed(2)))
-    lost = rows.rotate(turn[:, :3])
+    rows.rotate(turn[:, :3])
     found = rows.tensor(4)
     wanted = torch.cat([turn[:, :3].T @ Q[:8], Q[8:]])
     assert len(rows) == 4
-    assert bool(((found - wanted).norm(dim=1) <= lost + 1e-12).all())
-    assert float(lost.max()) < 1e-3
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     torch.testing.assert_close(found @ found.T, torch.eye(4, dtype=DTYPE), rtol=0, atol=1e-12)
 
 
 def test_a_file_has_the_bits_of_memory() -> None:
-    in_memory, in_file = (_filled(BasisStorage(place=place))[0] for place in PLACES)
+    in_memory, in_file = (_filled(BasisStorage(place=place)) for place in PLACES)
     assert torch.equal(in_memory.tensor(9), in_file.tensor(9))
 
 
 def test_a_copy_grows_and_the_first_stays() -> None:
     for storage in KINDS:
-        rows, _ = _filled(storage)
+        rows = _filled(storage)
         before = rows.tensor(9).clone()
         own = Basis(rows, 8).continued(rows.row(8))
-        assert (own is rows) == storage.half
+        assert own is not rows
         own.append(own.orthogonalised(9, torch.ones(N, dtype=DTYPE))[1])
         assert torch.equal(rows.tensor(9), before)
-        again = Basis(rows, 8).continued(before[8])  # by now something was appended to rows that are shared
-        assert again is not rows
-        torch.testing.assert_close(again.tensor(9), before, rtol=0, atol=1e-3)
 
 
 def test_a_file_has_no_name_and_hands_its_pages_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "HELD", 4 * N)
-    rows, _ = _filled(BasisStorage(place="file", folder=tmp_path / "new"))
+    rows = _filled(BasisStorage(place="file", folder=tmp_path / "new"))
     assert not list((tmp_path / "new").iterdir())
-    assert torch.equal(rows.tensor(9), _filled(BasisStorage())[0].tensor(9))
+    assert torch.equal(rows.tensor(9), _filled(BasisStorage()).tensor(9))
 
 
 def test_a_disk_without_room_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

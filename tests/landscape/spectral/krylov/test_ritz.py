@@ -106,5 +106,5 @@ def test_progress_tells_what_was_asked_from_what_the_products_allow(
     value, residual = torch.tensor([12.0], dtype=torch.float64), torch.tensor([1e-3], dtype=torch.float64)
     goal = Goal(Wanted(high=1), tol, size=12.0, scale=12.0, eps=2.22e-16, error=error)
     one = torch.ones(1, 1, dtype=torch.float64)
-    found = Ritz(torch.tensor([0]), value, one, residual, 0 * residual, goal, inner=0.0)
+    found = Ritz(torch.tensor([0]), value, one, residual, goal, inner=0.0)
     assert found.text == f"λ ≈ 12, residuals up to 1.0e-03 {words}"

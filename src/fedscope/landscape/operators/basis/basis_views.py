@@ -22,7 +22,7 @@ class Basis:
 
     @classmethod
     def of(cls, rows: Tensor) -> "Basis":
-        """Return a copy of orthonormal rows (m, n), in memory and in full precision."""
+        """Return a copy of orthonormal rows (m, n), in memory."""
         return cls(BasisRows.of(rows), len(rows))
 
     def __len__(self) -> int:
@@ -36,7 +36,7 @@ class Basis:
     @property
     def nbytes(self) -> int:
         """Bytes of all rows."""
-        return self._count * self._rows.n * self._rows.storage.itemsize(self._rows.dtype.itemsize)
+        return self._count * self._rows.n * self._rows.dtype.itemsize
 
     @property
     def tensor(self) -> Tensor:
@@ -54,7 +54,7 @@ class Basis:
         return rows.copied(count, outside if count < rows.n else None)
 
     def kept(self, device: torch.device | str) -> "Basis":
-        """Return a copy on a device, in memory and in full precision."""
+        """Return a copy on a device, in memory."""
         return Basis.of(self.tensor.to(device))
 
     def pieces(self, begin: int = 0) -> Pieces:

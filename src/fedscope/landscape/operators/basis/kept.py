@@ -1,4 +1,4 @@
-"""The numbers of rows as they are kept, in the precision of the storage.
+"""The numbers of rows as they are kept.
 
 Symbols: s fixed rows come before the others; all are counted together here.
 """
@@ -24,7 +24,7 @@ class StoredRows:
 
     Args:
         n: coordinates.
-        dtype: that numbers are read in.
+        dtype: of the numbers.
         device: where they are.
         storage: how they are kept.
         rows: room for so many at once; more is made when they are written.

@@ -1,4 +1,4 @@
-"""Where the numbers of a basis are kept: in memory or in a file, in full or half precision.
+"""Where the numbers of a basis are kept: in memory or in a file.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
 read of it piece by piece is handed back to the system every ``HELD`` bytes. The products of batches are
@@ -20,36 +20,25 @@ from fedscope.errors import UserError
 from fedscope.storage import make_folder
 
 Place = Literal["memory", "file"]
-HALF = torch.float16
 HELD = 64 << 20  # bytes of a file that stay in the process' memory at a time
-_SCALE = 2.0**15  # of a unit vector in half precision: no entry overflows, and none of the size 1e-9 is lost
 
 
 @dataclass(frozen=True)
 class BasisStorage:
     """How the rows of a Krylov basis are kept.
 
-    Half precision is float16, scaled: the same bytes as bfloat16 with an eighth of its rounding (2⁻¹² of a
-    number instead of 2⁻⁹). See :mod:`fedscope.landscape.operators.basis.rows`.
-
     Args:
         place: ``memory``, or ``file`` for a file that is mapped into memory (on a CPU only).
-        half: keep numbers in 16 bits.
         folder: of the file; None: the system's for temporary files. Not a folder in memory (tmpfs).
         capacity: rows that room is made for at once; None: more whenever there is none left.
     """
 
     place: Place = "memory"
-    half: bool = False
     folder: Path | None = None
     capacity: int | None = None
 
     def __str__(self) -> str:
-        return f"basis in {self.place}, {'half' if self.half else 'full'} precision"
-
-    def itemsize(self, full: int) -> int:
-        """Return the bytes of a number that has ``full`` bytes in the operator's dtype."""
-        return HALF.itemsize if self.half else full
+        return f"basis in {self.place}"
 
     @property
     def directory(self) -> Path:
@@ -58,45 +47,43 @@ class BasisStorage:
 
 
 class RowSpace:
-    """Room for rows of n numbers, read and written in the operator's dtype.
+    """Room for rows of n numbers.
 
     Args:
         rows: how many.
         n: numbers of a row.
         storage: how they are kept.
-        dtype: the operator's.
+        dtype: of the numbers.
         device: where they are.
     """
 
     def __init__(
         self, rows: int, n: int, storage: BasisStorage, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._half, self._dtype = storage.half, dtype
-        kept = HALF if storage.half else dtype
         self._mapped: mmap.mmap | None = None
         self._read = 0
         if storage.place == "memory":
-            self.numbers = torch.empty(rows, n, dtype=kept, device=device)
+            self.numbers = torch.empty(rows, n, dtype=dtype, device=device)
             return
         if device.type != "cpu":
             raise UserError(f"a basis in a file needs the CPU, not {device}; keep it in memory")
-        self._mapped = _mapped(max(1, rows * n * kept.itemsize), storage.directory)
-        self.numbers = torch.frombuffer(self._mapped, dtype=kept, count=rows * n).view(rows, n)
+        self._mapped = _mapped(max(1, rows * n * dtype.itemsize), storage.directory)
+        self.numbers = torch.frombuffer(self._mapped, dtype=dtype, count=rows * n).view(rows, n)
 
     def read(self, rows: slice, columns: slice) -> Tensor:
-        """Return numbers: views, unless they are kept in half precision."""
+        """Return numbers, a view."""
         piece = self.numbers[rows, columns]
         self._seen(piece)
-        return piece.to(self._dtype) * (1 / _SCALE) if self._half else piece
+        return piece
 
     def write(self, rows: slice, columns: slice, numbers: Tensor) -> None:
         """Set numbers, given in any dtype."""
         piece = self.numbers[rows, columns]
-        piece.copy_(numbers * _SCALE if self._half else numbers)
+        piece.copy_(numbers)
         self._seen(piece)
 
     def take(self, other: "RowSpace", rows: slice) -> None:
-        """Take over rows of another room of the same precision, as the first ones."""
+        """Take over rows of another room, as the first ones."""
         for row, taken in enumerate(range(rows.start, rows.stop)):
             self.numbers[row] = other.numbers[taken]
             self._seen(self.numbers[row])
@@ -125,5 +112,5 @@ def _mapped(size: int, place: Path) -> mmap.mmap:
     except OSError as error:
         raise UserError(
             f"{place} has no room for a basis of {size / 2**30:.1f} GiB ({error.strerror}): free some, name "
-            "another folder, or keep the basis in half precision or in memory"
+            "another folder, or keep the basis in memory"
         ) from error

@@ -33,7 +33,7 @@ class Lanczos:
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
-        storage: how the basis is kept; None: in memory, in the operator's dtype.
+        storage: how the basis is kept; None: in memory.
         image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
             batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
@@ -73,9 +73,8 @@ class Lanczos:
         self._batches = torch.zeros(len(counts), 1, 1, dtype=torch.float64) if by_batch else None
         self._images = torch.zeros(len(counts), self._sketched, 0, dtype=torch.float64)  # Sᵀ A_b Qᵀ
         self._scale = 0.0  # of ‖A‖
-        self._lost = 0.0  # ‖E‖_F², a bound, but for what is in ``_rounded``
+        self._lost = 0.0  # ‖E‖_F², a bound
         self.error = 0.0
-        self._rounded = torch.zeros(0, dtype=torch.float64)  # bounds on E's columns: half precision
         self.steps = self.matvecs = 0
         self.alphas: list[float] = []
         self.betas: list[float] = []
@@ -85,7 +84,7 @@ class Lanczos:
         self._image = None if image is None else Product((image / start.norm()).to(op.device, op.dtype), None)
         self._rows.append(start)
         self._start_eps = self.eps  # twice what rounding may have moved the start by, of its norm
-        if exact and self.eps > torch.finfo(torch.float64).eps and not self._rows.storage.half:
+        if exact and self.eps > torch.finfo(torch.float64).eps:
             self._start_eps = min(self.eps, 2 * self._rows.rounding(start) + torch.finfo(torch.float64).eps)
 
     @classmethod
@@ -98,7 +97,6 @@ class Lanczos:
         process._batches = None if known.batches is None else known.batches.clone()
         process._scale = max(float(known.projected.abs().max()), float(known.coupling.norm()))
         process._lost = m * (process.eps * process._scale) ** 2
-        process._rounded = torch.zeros(m, dtype=torch.float64) if known.rounded is None else known.rounded
         process.steps, process.matvecs = m, known.matvecs
         process.coupling, process.error = known.coupling.clone(), known.error
         return process
@@ -116,9 +114,8 @@ class Lanczos:
 
     @property
     def _inside(self) -> Tensor:
-        """H. In half precision by its upper triangle: that was measured with the rows as they are kept."""
-        measured = self._measured[: self.steps, : self.steps]
-        return measured.triu() + measured.triu(1).T if self._rows.storage.half else measured
+        """H."""
+        return self._measured[: self.steps, : self.steps]
 
     @property
     def spans_all(self) -> bool:
@@ -128,18 +125,14 @@ class Lanczos:
     @property
     def noise(self) -> float:
         """The spectral norm of H's skew part: how far rounding has shifted any eigenvalue of T."""
-        measured = self._measured[: self.steps, : self.steps]
-        return float(torch.linalg.matrix_norm((measured - measured.T) / 2, 2))
+        inside = self._inside
+        return float(torch.linalg.matrix_norm((inside - inside.T) / 2, 2))
 
     def residuals(self, theta: Tensor, s: Tensor) -> Tensor:
         """Return bounds on ‖A v − θ v‖ of v = Qᵀ s, stored in the operator's dtype, for columns s: (k,)."""
         inside = self._inside @ s - theta * s
         known: Tensor = (inside.square().sum(0) + (self.coupling @ s).square()).sqrt()
-        return known + self._rounded @ s.abs() + math.sqrt(self._lost) + self.eps * self._scale
-
-    def rounding(self, s: Tensor) -> Tensor:
-        """Return what storage in half precision adds to the ``residuals`` of columns s: (k,)."""
-        return self._rounded @ s.abs()
+        return known + math.sqrt(self._lost) + self.eps * self._scale
 
     def unseen(self, at: float, random_part: float = 1.0) -> float:
         """Return a bound on the probability that the start has passed over an eigenvalue at or beyond ``at``.
@@ -148,7 +141,6 @@ class Lanczos:
         """
         if not self.finite:
             return 1.0
-        at = self._nearer(at)
         return unseen(
             self.alphas, self.betas, at, self._op.shape[0], eps=self._start_eps, random_part=random_part
         )
@@ -156,14 +148,6 @@ class Lanczos:
     def has_seen(self, at: float, most: float, random_part: float = 1.0) -> bool:
         """Say whether that probability is at most ``most``, or the least that rounding lets be told."""
         return self.unseen(at, random_part) <= max(most, least(self._op.shape[0], self._start_eps))
-
-    def _nearer(self, at: float) -> float:
-        """Return ``at`` nearer to the Ritz values by what rows in half precision may have moved a value.
-
-        The process is one of A − E Q − (E Q)ᵀ, whose eigenvalues are within 2‖E‖ of A's (Weyl).
-        """
-        moved = 2 * float(self._rounded.norm())
-        return at if not moved or math.isinf(at) else at - math.copysign(moved, at - self.alphas[0])
 
     def subspace(self) -> Subspace:
         """Return the basis with its products so far."""
@@ -179,7 +163,6 @@ class Lanczos:
             matvecs=self.matvecs,
             beyond=self._beyond(),
             error=self.error,
-            rounded=None if self._rows.plain else self._rounded,
         )
 
     def _beyond(self) -> Tensor | None:
@@ -219,15 +202,13 @@ class Lanczos:
         if not self._restarted:
             self.alphas.append(float(column[-1]))
         self._lost += (self.eps * math.hypot(size, beta)) ** 2 + (beta**2 if broken else 0.0)
-        changed = 0.0
         if self.finite and m + 1 < n:
-            changed = self._rows.append(self._fresh() if broken else remainder)
-        self._rounded = torch.cat([self._rounded, torch.tensor([self.betas[-1] * changed]).double()])
+            self._rows.append(self._fresh() if broken else remainder)
 
     def restart(self, keep: Tensor) -> None:
         """Replace the basis by the p rows keepᵀ Q; keep (m, p) float64 has eigenvectors of T as columns."""
         m, p = self.steps, keep.shape[1]
-        changed = self._rows.rotate(keep)
+        self._rows.rotate(keep)
         image = self._inside @ keep
         smaller = keep.T @ image
         self._lost += float((image - keep @ smaller).square().sum()) + p * (self.eps * self._scale) ** 2
@@ -237,8 +218,6 @@ class Lanczos:
             if self._sketched:
                 self._images = self._images @ keep
         self.coupling = keep.T @ self.coupling
-        self._rounded = keep.abs().T @ self._rounded + 2 * self._scale * changed[:p]
-        self._rounded += self.coupling.abs() * changed[p]
         self.steps, self._restarted = p, True
 
     def combine(self, coefficients: Tensor) -> Tensor:

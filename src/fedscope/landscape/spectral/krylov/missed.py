@@ -104,7 +104,7 @@ def look(
         further = ((theta > limits[1]) | (theta < limits[0])).nonzero().flatten()
         if not len(further) and all(krylov.has_seen(limit, goal.most) for limit in limits):
             break
-        residuals = krylov.residuals(theta[further], s[:, further]) - krylov.rounding(s[:, further])
+        residuals = krylov.residuals(theta[further], s[:, further])
         if len(further) and bool((residuals <= goal.tolerances(theta[further])).all()):
             beyond = further
             break

@@ -131,7 +131,6 @@ class Ritz:
     values: Tensor  # (k,) descending
     coefficients: Tensor  # (m, k)
     residuals: Tensor  # (k,)
-    rounding: Tensor  # (k,) the part of them that rows in half precision make, which no step lowers
     goal: Goal
     inner: float  # a value of T within the spectrum, far from the ends that are wanted
 
@@ -147,8 +146,8 @@ class Ritz:
             inner = theta[theta.abs().argmin()]
         else:
             inner = theta[len(theta) // 2] if wanted.low and wanted.high else theta[-1 if wanted.low else 0]
-        residuals, rounding = krylov.residuals(values, chosen), krylov.rounding(chosen)
-        return cls(positions, values, chosen, residuals, rounding, goal, float(inner))
+        residuals = krylov.residuals(values, chosen)
+        return cls(positions, values, chosen, residuals, goal, float(inner))
 
     @property
     def text(self) -> str:
@@ -164,11 +163,6 @@ class Ritz:
     def converged(self) -> bool:
         """Whether every residual is as small as was asked."""
         return bool((self.residuals <= self.goal.tolerances(self.values)).all())
-
-    @property
-    def settled(self) -> bool:
-        """Whether more steps would make no residual smaller that is larger than was asked."""
-        return bool((self.residuals - self.rounding <= self.goal.tolerances(self.values)).all())
 
 
 def seen(krylov: Lanczos, goal: Goal, values: Tensor, random_part: float = 1.0) -> Tensor:
