@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Hessian, orthogonal
-from fedscope.landscape.heterogeneity.one_round.losses_at_weights import LossAtWeights, _largest, cell
+from fedscope.landscape.heterogeneity.one_round.at_weights import LossAtWeights, _largest, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance

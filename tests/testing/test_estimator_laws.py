@@ -8,15 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape import (
-    Estimated,
-    Estimator,
-    Operator,
-    Trace,
-    diagonal,
-    orthogonal,
-    trace,
-)
+from fedscope.landscape import Estimated, Estimator, Operator, Trace, diagonal, orthogonal, trace
 from fedscope.testing import EstimatorConformance
 from tests.testing.laws import broken_laws
 

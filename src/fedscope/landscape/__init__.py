@@ -57,11 +57,10 @@ from fedscope.landscape.spectral.linear_systems import Solution, solve
 from fedscope.landscape.spectral.slq_density import spectral_density
 from fedscope.landscape.spectral.spectral_results import Density, Diagonal, Eigenpairs, Estimate, Trace
 from fedscope.landscape.spectral.subspace_overlap import principal_cosines, subspace_overlap
-from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.surfaces.network_planes import Networks, best_plane, line_between, plane_through
 from fedscope.landscape.surfaces.surface import surface
-from fedscope.landscape.surfaces.surface_results import Axis, Mark, Surface
+from fedscope.landscape.surfaces.surface_results import Axis, Mark, Surface, barrier
 
 __all__ = [
     "AutoPGD",

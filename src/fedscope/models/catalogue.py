@@ -12,14 +12,7 @@ from torch import nn
 from fedscope.choices import Shortcut
 from fedscope.errors import UserError, suggestion
 from fedscope.lora import LoRA
-from fedscope.models.convnets import (
-    alexnet_bn,
-    cnn_mnist,
-    convnet_cifar,
-    convnet_tiny_gn,
-    digit_cnn6,
-    lenet5,
-)
+from fedscope.models.convnets import alexnet_bn, cnn_mnist, convnet_cifar, convnet_tiny_gn, digit_cnn6, lenet5
 from fedscope.models.resnet import (
     ResNet,
     resnet8,

@@ -8,14 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
-from fedscope.landscape import (
-    Batches,
-    EmpiricalFisher,
-    GaussNewton,
-    Hessian,
-    random_directions,
-    surface,
-)
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, random_directions, surface
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean, is_mean
 from fedscope.landscape.operators.empirical_risk import LossOperator

@@ -17,15 +17,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from fedscope import (
-    Batches,
-    Hessian,
-    MonteCarloFisher,
-    random_directions,
-    surface,
-    top_eigenpairs,
-    trace,
-)
+from fedscope import Batches, Hessian, MonteCarloFisher, random_directions, surface, top_eigenpairs, trace
 from fedscope.errors import UserError
 from fedscope.landscape.loss import streamed
 from fedscope.landscape.loss.trees import count

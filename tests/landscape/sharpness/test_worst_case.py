@@ -19,14 +19,7 @@ from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.statistics.standard_errors import data_stderr
 from tests import tiers
 from tests.landscape.sharpness.authors import worst_rise
-from tests.landscape.sharpness.cases import (
-    Quadratic,
-    labelled,
-    matrix_of,
-    mean_of,
-    quadratic,
-    relu_net,
-)
+from tests.landscape.sharpness.cases import Quadratic, labelled, matrix_of, mean_of, quadratic, relu_net
 
 
 def at_zero(batch_size: int = 12) -> tuple[Quadratic, Batches]:

@@ -6,15 +6,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape import (
-    Batches,
-    Hessian,
-    LambdaOperator,
-    orthogonal,
-    rademacher,
-    top_eigenpairs,
-    trace,
-)
+from fedscope.landscape import Batches, Hessian, LambdaOperator, orthogonal, rademacher, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
 from fedscope.landscape.operators.probes import LARGEST_ORTHOGONAL

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches, surface
-from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.network_planes import Networks, line_between
+from fedscope.landscape.surfaces.surface_results import barrier
 
 
 class Weight(nn.Module):

@@ -15,8 +15,8 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.errors import UserError
 from fedscope.landscape import Hessian, top_eigenpairs
+from fedscope.landscape.heterogeneity.one_round.at_weights import cell
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
-from fedscope.landscape.heterogeneity.one_round.losses_at_weights import cell
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.workflows.clients.clients_request import MEASURES, ClientsRequest, chosen

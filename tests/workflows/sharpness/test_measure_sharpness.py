@@ -23,8 +23,7 @@ from fedscope.records.sharpness_record import SharpnessRecord
 from fedscope.streams import key
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sharpness import measure_sharpness
-from fedscope.workflows.sharpness.gap import gap_entry
-from fedscope.workflows.sharpness.measure_sharpness import measure, sharpness
+from fedscope.workflows.sharpness.measure_sharpness import gap_entry, measure, sharpness
 from fedscope.workflows.sharpness.quantities import _LargestEigenvalue
 from fedscope.workflows.sharpness.sharpness_request import QUANTITIES, USUAL, SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem, load

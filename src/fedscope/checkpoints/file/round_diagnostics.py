@@ -34,9 +34,8 @@ class Updates(Plain):
     diversity: Size  # gradient diversity Σ ‖Δ_k‖² / ‖Σ Δ_k‖² (Yin et al. 2018)
     # between every two updates; None for one client, and where too many are sampled to hold their updates
     pairs: CosineSpread | None = None
-    to_mean: CosineSpread | None = (
-        None  # between each update and the mean update; None where they are not held
-    )
+    # between each update and the mean update; None where they are not held
+    to_mean: CosineSpread | None = None
     # Σ p_k ‖r_k − r̄‖² / ‖r̄‖² of BatchNorm's running means and variances r_k; None without BatchNorm
     batchnorm: Size = None
 

@@ -33,14 +33,7 @@ from fedscope.checkpoints.registry.addresses import addresses, missing, path_of
 from fedscope.checkpoints.registry.index import COLUMNS, Row
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError, suggestion
-from fedscope.storage import (
-    atomic_folder,
-    cache_dir,
-    locked,
-    move,
-    remove_tree,
-    write_bytes,
-)
+from fedscope.storage import atomic_folder, cache_dir, locked, move, remove_tree, write_bytes
 
 __all__ = ["COLUMNS", "NameTakenError", "Row", "RunFolder", "RunRegistry"]
 

@@ -2,15 +2,18 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.data.reading.decode_worker import read_bytes
-from fedscope.data.reading.parquet import encoded
+from fedscope.data.reading.decoding import first_line
 from fedscope.errors import UserError
+from fedscope.extras import needed
 from fedscope.storage import open_regular
 
 Rows = NDArray[np.int64]
@@ -127,3 +130,41 @@ def _where(table: ImageTable) -> str:
         return "its folder"
     folders = {path.parent for path in table.files}
     return str(table.files[0] if len(table.files) == 1 else min(folders, key=lambda f: len(f.parts)))
+
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+
+def encoded(path: Path, column: str, rows: NDArray[np.int64]) -> Iterator[bytes]:
+    """Yield the encoded images of a shard's ``rows``, which ascend."""
+    with reading(path):
+        shard, start = opened(path), 0
+        for group in range(shard.num_row_groups):
+            stop = start + shard.metadata.row_group(group).num_rows
+            wanted = rows[(rows >= start) & (rows < stop)] - start
+            if len(wanted):
+                images = shard.read_row_group(group, columns=[column]).column(column)
+                for row in wanted.tolist():
+                    image = images[row].as_py()
+                    yield (image or {}).get("bytes") or b""
+            start = stop
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever reading a file raises into one line that names it."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # pyarrow's errors, and those of what it reads, share no base class
+        raise UserError(f"cannot read {path}: {first_line(error)}; fetch it again") from error
+
+
+def opened(path: Path) -> "ParquetFile":
+    """Return the file, of which nothing but its schema is read yet."""
+    with needed("train", f"{path.name}, a Parquet file,"):
+        from pyarrow.parquet import ParquetFile
+
+    return ParquetFile(path)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedscope.data.reading.decoding import first_line
-from fedscope.data.reading.image_tables import ImageTable, Rows
-from fedscope.data.reading.parquet import opened, reading
+from fedscope.data.reading.image_tables import ImageTable, Rows, opened, reading
 from fedscope.errors import UserError
 from fedscope.extras import needed
 

@@ -21,14 +21,7 @@ from fedscope.figures.runs.layers import layer_figure
 from fedscope.figures.runs.lines import Panel, Values
 from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
-from fedscope.records.run_curves import (
-    CURVATURE,
-    RunCurves,
-    accuracy_at,
-    curvature_at,
-    gap_at,
-    name_of,
-)
+from fedscope.records.run_curves import CURVATURE, RunCurves, accuracy_at, curvature_at, gap_at, name_of
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 FLATTER = " (← flatter)"

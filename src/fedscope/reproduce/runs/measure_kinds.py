@@ -20,8 +20,7 @@ from fedscope.workflows.clients.measure_clients import measure_clients
 from fedscope.workflows.landscape.named_slices import Plane
 from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Reporter, Stage
-from fedscope.workflows.sharpness.gap import gap_entry
-from fedscope.workflows.sharpness.measure_sharpness import measure
+from fedscope.workflows.sharpness.measure_sharpness import gap_entry, measure
 from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest
 from fedscope.workflows.sources.problem import Problem, load
 

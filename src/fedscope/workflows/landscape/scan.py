@@ -13,11 +13,11 @@ from fedscope.factories import imported
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.products.definition import jump_of
-from fedscope.landscape.surfaces.barrier import barrier
 from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
 from fedscope.landscape.surfaces.grid import grid_values
 from fedscope.landscape.surfaces.point_metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
+from fedscope.landscape.surfaces.surface_results import barrier
 from fedscope.records.entries import Record, finite, surface_entries
 from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, LandscapeRecord
 from fedscope.workflows.landscape.named_slices import Plane, Slice, slice_through

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.choices import BatchNormMode
@@ -18,11 +20,13 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.mean_loss import is_mean
 from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.landscape.sharpness.perturbed_loss import Perturbed, error_rate
 from fedscope.records.entries import Record, finite
+from fedscope.records.number_types import or_null
 from fedscope.records.sharpness_record import SHARPNESS_SCHEMA, SharpnessRecord
+from fedscope.statistics.standard_errors import combined, data_stderr, drawn_stderr, finite_population
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.results.result_cache import ResultCache, key
-from fedscope.workflows.sharpness.gap import gap_entry
 from fedscope.workflows.sharpness.quantities import Quantities
 from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem
@@ -163,3 +167,33 @@ def _joined(
     fields = {"quantities": found, "gap": gap}
     record = _record(problem, request, fields, sum(part.seconds for part in parts), departs)
     return SharpnessRecord.read({**record, "reused": bool(parts) and all(part.reused for part in parts)})
+
+
+Level = tuple[float, tuple[float, float], float]  # loss, its (standard error, degrees of freedom), accuracy
+
+
+def gap_entry(train: Problem, test: Problem, bn: BatchNormMode) -> Record:
+    """Return loss and accuracy of both, whose batches tell errors, and their differences."""
+    (loss, error, accuracy), (test_loss, test_error, test_accuracy) = _level(train, bn), _level(test, bn)
+    stderr, dof = combined(error, test_error)
+    return {
+        "train_loss": loss,
+        "test_loss": test_loss,
+        "train_accuracy": accuracy,
+        "test_accuracy": test_accuracy,
+        "train_samples": train.batches.samples,
+        "test_samples": test.batches.samples,
+        "loss": test_loss - loss,
+        "stderr": stderr,
+        "dof": or_null(dof),
+        "accuracy": accuracy - test_accuracy,
+    }
+
+
+def _level(problem: Problem, bn: BatchNormMode) -> Level:
+    objective = Perturbed(problem.model, problem.loss_fn, problem.batches, bn=bn)
+    nowhere = torch.zeros_like(objective.weights)
+    losses, wrong = objective.values(nowhere), objective.values(nowhere, error_rate)
+    factor = finite_population(problem.batches.samples, problem.batches.population)
+    error = drawn_stderr(data_stderr(losses, objective.sizes), factor), len(objective.sizes) - 1
+    return float(objective.mean(losses)), error, 1 - float(objective.mean(wrong))

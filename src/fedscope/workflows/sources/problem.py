@@ -12,11 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.checkpoint import (
-    VerifiedCheckpoint,
-    describe_checkpoint,
-    load_checkpoint,
-)
+from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, describe_checkpoint, load_checkpoint
 from fedscope.checkpoints.file.fields import UNKNOWN
 from fedscope.checkpoints.file.schema import CheckpointInfo
 from fedscope.checkpoints.registry.owned import check_content, data_note, names, network_note

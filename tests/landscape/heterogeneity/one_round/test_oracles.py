@@ -9,6 +9,7 @@ from torch.nn.functional import mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, orthogonal, rademacher, top_eigenpairs
+from fedscope.landscape.heterogeneity.one_round.at_weights import QUANTITIES, LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
     AveragingCost,
     averaging_cost,
@@ -24,7 +25,6 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     Place,
     flatness_gap,
 )
-from fedscope.landscape.heterogeneity.one_round.losses_at_weights import QUANTITIES, LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.heterogeneity.one_round.update_alignment import update_alignment
 from fedscope.landscape.loss.flat_loss import FlatLoss

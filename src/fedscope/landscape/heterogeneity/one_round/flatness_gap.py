@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from fedscope.errors import UserError
-from fedscope.landscape.heterogeneity.one_round.losses_at_weights import Quantity
+from fedscope.landscape.heterogeneity.one_round.at_weights import Quantity
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, difference, total
 from fedscope.landscape.printing import Printed
 
