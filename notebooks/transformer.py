@@ -60,7 +60,8 @@ found
 # %% [markdown]
 # ## Which part is sharp?
 #
-# λ_max of each layer's own diagonal block.
+# λ_max of each layer's own diagonal block. A layer with parameters of its own and layers within it, here
+# `self_attn`, is measured with those; `out_proj`, which is within it, is listed by itself too.
 
 # %%
 for layer in sorted(found.record.layers, key=lambda one: -one.value):

@@ -9,11 +9,19 @@ Cells = dict[tuple[str, str], list[str]]
 
 
 def differences(shown: str, printed: str) -> list[str]:
-    """Return the lines and cells of ``shown`` that ``printed`` has not, up to last digits of numbers."""
+    """Return the lines and cells of ``shown`` that ``printed`` has not, up to last digits of numbers.
+
+    Of a row that is shown no column may be left out, but by a column "…".
+    """
     lines, cells = _read(printed)
     wanted, columns = _read(shown)
     missing = [line for line in wanted if line != "…" and not any(near(line, other) for other in lines)]
+    for row in dict.fromkeys(row for row, _ in columns):
+        theirs, ours = ({column for at, column in table if at == row} for table in (cells, columns))
+        missing += [f"{row}: {column} is left out without …" for column in theirs - ours if "…" not in ours]
     for (row, column), texts in columns.items():
+        if column == "…":
+            continue
         found = cells.get((row, column), [])
         missing += [
             f"{row}, {column}: {text}, printed: {found}"

@@ -55,10 +55,6 @@ def _settings(folder: Path) -> list[dict[str, Any]]:
     return [run.manifest().settings.model_dump() for run in _plain_and_flat(folder)]
 
 
-def _losses(folder: Path) -> list[float]:
-    return [round(float(str(run.metrics()[-1].loss)), 2) for run in _plain_and_flat(folder)]
-
-
 def _alike(folder: Path) -> list[tuple[float, float]]:
     found = json.loads((folder / "curvature.json").read_text())
     return [
@@ -82,11 +78,10 @@ CLAIMS: dict[str, dict[str, Callable[[Path], bool]]] = {
         "Both drew the same partition": lambda folder: (
             len({run.rows().read_bytes() for run in _plain_and_flat(folder)}) == 1
         ),
-        "in which settings the two differ: in the method, and its strength": lambda folder: (
+        "Of the settings only the method differs, with the options that it brings": lambda folder: (
             {name for name, value in _settings(folder)[0].items() if _settings(folder)[1][name] != value}
             == {"method", "options"}
         ),
-        "(0.74 against 0.65)": lambda folder: _losses(folder)[::-1] == [0.74, 0.65],
         "`flat`'s clients are more alike in both": lambda folder: (
             _alike(folder)[1][0] < _alike(folder)[0][0] and _alike(folder)[1][1] > _alike(folder)[0][1]
         ),
@@ -110,18 +105,34 @@ def test_the_claims_that_are_looked_up_are_made(unit: str) -> None:
     assert [sentence for sentence in CLAIMS[unit] if sentence not in text] == []
 
 
+@pytest.mark.parametrize("unit", CLAIMS)
+def test_numbers_in_sentences_stand_in_the_output_that_is_shown(unit: str) -> None:
+    prose, outputs = "", ""
+    for page in dict.fromkeys(block.page for block in UNITS[unit]):
+        text = (DOCS / page).read_text(encoding="utf-8")
+        prose += re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+        outputs += "".join(blocks(DOCS / page, "text"))
+    prose = " ".join(prose.split())
+    for sentence in CLAIMS[unit]:
+        prose = prose.replace(sentence, "")
+    said = re.findall(r"\d+\.\d+", prose)
+    assert said
+    assert [number for number in said if number not in outputs] == []
+
+
 @pytest.mark.parametrize(
     ("shown_as", "faults"),
     [
         ("a ┃ n ┃ λ\nr │ 7 │ 5.1 ± 0.2: lower", 0),
-        ("a ┃ λ\nr │ 5.4 ± 0.2: lower", 0),  # within three errors
-        ("a ┃ λ\nr │ 5.9 ± 0.2: lower", 1),
-        ("a ┃ λ\nr │ 5.1 ± 0.2: higher", 1),
-        ("a ┃ n\nr │ 8", 1),
-        ("a ┃ n\ns │ 7", 1),
-        ("a ┃ m\nr │ 7", 1),
+        ("a ┃ … ┃ λ\nr │ … │ 5.4 ± 0.2: lower", 0),  # within three errors
+        ("a ┃ … ┃ λ\nr │ … │ 5.9 ± 0.2: lower", 1),
+        ("a ┃ … ┃ λ\nr │ … │ 5.1 ± 0.2: higher", 1),
+        ("a ┃ n ┃ …\nr │ 8 │ …", 1),
+        ("a ┃ n ┃ …\ns │ 7 │ …", 1),
+        ("a ┃ m ┃ …\nr │ 7 │ …", 1),
         ("22 methods", 1),
         ("…\n41 methods", 0),
+        ("a ┃ λ\nr │ 5.1 ± 0.2: lower", 1),  # a column is left out
     ],
 )
 def test_another_output_than_the_one_shown_is_seen(shown_as: str, faults: int) -> None:
