@@ -60,6 +60,11 @@ def test_statistics_that_never_saw_a_sample_are_told(caplog: pytest.LogCaptureFi
     assert fedscope.measure(model, data=(X, Y), probes=2, batch_size=48).record.problem.notes == ()
 
 
+def test_a_plane_and_its_curvature_tell_of_a_network_once(caplog: pytest.LogCaptureFixture) -> None:
+    fedscope.landscape(network(), data=(X, Y), grid=3, samples=48)  # float64 copies of it are made
+    assert sum(NEVER in one.message for one in caplog.records) == 1
+
+
 def test_an_operator_tells_of_a_network_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "fedscope")
     model = nn.Sequential(network(), nn.BatchNorm1d(4))
@@ -120,15 +125,22 @@ def test_the_terminal_says_so_too(
         "    return torch.randn(48, 3, generator=g) * 3 + 1, torch.arange(48)[:, None] % 4\n"
     )
     torch.save(network().state_dict(), tmp_path / "new.pt")
-    own = ("--model", "normed:net", "--data", "normed:data", "--probes", "2", "--batch-size", "48")
-    told = fedscope_command("hessian", "new.pt", *own)
-    assert (told.code, told.err.count(NEVER)) == (0, 1), told.err
-    again = fedscope_command("hessian", "new.pt", *own)
-    assert (again.code, again.err.count(NEVER)) == (0, 1), again.err
-    quiet = fedscope_command("hessian", "new.pt", *own, "--bn", "recalibrate", "--json", "-")
+    own = ("--model", "normed:net", "--data", "normed:data", "--batch-size", "48")
+    few = ("--probes", "2")
+    for command in (
+        ("hessian", "new.pt", *own, *few),
+        ("hessian", "new.pt", *own, *few),  # what is kept is said again
+        ("hessian", "new.pt", "new.pt", *own, *few),
+        ("plot-landscape", "new.pt", *own, "--grid", "3", "--out", "plane.png"),
+        ("sharpness", "new.pt", *own, "--only", "average_l2"),
+        ("report", "new.pt", *own, *few, "--grid", "3"),
+    ):
+        told = fedscope_command(*command)
+        assert (told.code, (told.out + told.err).count(NEVER)) == (0, 1), (command, told.err)
+    quiet = fedscope_command("hessian", "new.pt", *own, *few, "--bn", "recalibrate", "--json", "-")
     assert (quiet.code, NEVER in quiet.err) == (0, False), quiet.err
     for file in ("list.npz", "vector.pt", "wrapped.pt"):
-        anew = fedscope_command("hessian", file, *own, "--bn", "recalibrate", "--json", "-")
+        anew = fedscope_command("hessian", file, *own, *few, "--bn", "recalibrate", "--json", "-")
         assert anew.code == 0, anew.err
         assert anew.json["lambda_max"]["value"] == quiet.json["lambda_max"]["value"]
         refused = fedscope_command("hessian", file, *own)

@@ -63,7 +63,7 @@ def layer_eigenpairs(
 def layer_patterns(names: Sequence[str]) -> list[str]:
     """Return a pattern for each module with own parameters, in order, such as ``layer1.0.bn1.*``.
 
-    A module that has parameters and submodules is taken together with them.
+    A module that has parameters and submodules is taken together with them, which have their own beside it.
     """
     return list(dict.fromkeys(f"{name.rpartition('.')[0]}.*" if "." in name else name for name in names))
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.landscape.loss.batches import Batches
+from fedscope.landscape.loss.batchnorm import tell_elsewhere
 from fedscope.landscape.loss.copies import whole_copy
 from fedscope.landscape.loss.derivatives import joined
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
@@ -93,6 +94,7 @@ def _in_float64(
     """Return network and loss in float64; None where these cannot be evaluated."""
     exact = copy.deepcopy(loss_fn).double() if isinstance(loss_fn, nn.Module) else loss_fn
     found = whole_copy(model).double(), exact
+    tell_elsewhere(found[0])  # as of the network itself
     try:
         loss = FlatLoss(*found, batches, bn=bn)
         loss.value(loss.center)
