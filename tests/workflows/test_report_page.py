@@ -1,9 +1,14 @@
 """Which of several kept records a report shows."""
 
+import json
+import os
 from itertools import permutations
+from pathlib import Path
 
 from fedscope.records.saved_records import hessians, landscapes
+from fedscope.workflows.landscape.cached import stored_records
 from fedscope.workflows.report_page import best_of
+from fedscope.workflows.results.lookup import digest
 from tests.figures.records import crossed, curvature, landscape
 
 
@@ -33,3 +38,17 @@ def test_the_finest_landscape_of_each_kind_is_shown_whatever_the_order() -> None
     coarse, fine, other = landscapes(planes)
     for records in permutations([coarse, fine, other]):
         assert sorted(map(id, best_of(records, []))) == sorted(map(id, (fine, other)))
+
+
+def test_of_landscapes_as_fine_the_one_measured_last_is_shown_whatever_the_files_are_called(
+    tmp_path: Path,
+) -> None:
+    near, far = landscape(points=5), landscape(points=5, curvature=3.0)
+    for first, last in permutations((near, far)):
+        for names in permutations(("a.json", "b.json")):
+            for name, content, time in zip(names, (first, last), (1, 2), strict=True):
+                kept = tmp_path / name
+                kept.write_text(json.dumps({"record": content, "sha256": digest(content)}))
+                os.utime(kept, (time, time))
+            (shown,) = best_of(stored_records(tmp_path, [near["checkpoint"]["sha256"]]), [])
+            assert shown.to_json()["loss"] == last["loss"]

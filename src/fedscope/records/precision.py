@@ -1,6 +1,7 @@
 """Which of several kept results counts that answer one question: the most precise on the most samples.
 
-Every figure, table, report and recipe chooses by this rule, so that none depends on the order of files.
+Every figure, table, report and recipe chooses by this rule, and none by the names of files: of results that
+are as precise the one that was measured last counts.
 """
 
 import math
@@ -36,8 +37,8 @@ def most_precise(records: Sequence[HessianRecord]) -> HessianRecord:
     Layers and an adaptive server's λ_max, which not every request asks for, are those of the most precise
     record that has them.
     """
-    best, *others = sorted(records, key=precision, reverse=True)
-    for one in others:
+    *others, best = sorted(records, key=precision)
+    for one in reversed(others):
         lacking = {
             name: part
             for name in ("layers", "preconditioned")

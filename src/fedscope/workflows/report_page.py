@@ -107,7 +107,7 @@ def rounds_of(
     for record in ResultCache(store.analysis).results():
         if isinstance(record, ClientsRecord) and (sha256 := record.checkpoint.sha256) in hashes:
             known = found.get(sha256)
-            if known is None or _extent(record) > _extent(known):
+            if known is None or _extent(record) >= _extent(known):
                 found[sha256] = record
     shown = {record.checkpoint.sha256 for record in given}
     others = [found[sha256] for sha256 in dict.fromkeys(hashes) if sha256 in found and sha256 not in shown]
@@ -182,7 +182,8 @@ def best_of(
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
     Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine; of
-    several as full it is by :func:`rank` for ``samples`` samples.
+    several as full it is by :func:`rank` for ``samples`` samples. Of several that are alike in all of this
+    the last one counts.
     """
     curvatures: dict[str, HessianRecord] = {}
     landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}
@@ -191,12 +192,12 @@ def best_of(
         if isinstance(record, LandscapeRecord):
             kind = (sha256, record.directions, len(record.axes))
             best = landscapes.get(kind)
-            if best is None or _fineness(record, complete) > _fineness(best, complete):
+            if best is None or _fineness(record, complete) >= _fineness(best, complete):  # the last measured
                 landscapes[kind] = record
             continue
         if sha256 in complete and problem.is_usual:
             known = curvatures.get(sha256)
-            if known is None or _fullness(record, samples) > _fullness(known, samples):
+            if known is None or _fullness(record, samples) >= _fullness(known, samples):
                 curvatures[sha256] = record
     return [*curvatures.values(), *landscapes.values()]
 

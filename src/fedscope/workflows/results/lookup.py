@@ -73,7 +73,7 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
     ]
     found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
     return max(
-        found,
+        reversed(found),  # of equals the last
         key=lambda one: (-len(one.missing), -_beyond(one.record, request), precision(one.record)),
         default=None,
     )
@@ -92,11 +92,19 @@ def meets(record: HessianRecord, criteria: Criteria) -> bool:
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
-    """Return every result in ``folder`` that can be read, in the order of their names.
+    """Return every result in ``folder`` that can be read, in the order in which they were kept.
 
     With ``sha256``, those that name this hash: of a checkpoint, say.
     """
-    return [record for path in sorted(folder.glob("*.json")) if (record := read(path, sha256)) is not None]
+    files = sorted(folder.glob("*.json"), key=lambda path: (_kept(path), path.name))
+    return [record for path in files if (record := read(path, sha256)) is not None]
+
+
+def _kept(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # it was removed meanwhile
+        return 0
 
 
 def read(path: Path, sha256: str | None = None) -> Kept | None:
