@@ -2,6 +2,8 @@
 
 import errno
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 
 MENDS = {  # of errors of the system that no program causes
     "make room": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
@@ -57,6 +59,15 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     begun = [one for one in by_lower if name and one.startswith(name.lower())]
     near = begun or get_close_matches(name.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def no_file(path: Path, kind: str = "file") -> UserError:
+    """Return that there is nothing at ``path``, with the nearest name in its folder."""
+    names = list[str]()
+    with suppress(OSError):
+        names += (one.name for one in path.parent.iterdir())
+    there = f"; {path.parent.absolute()} holds none of that name, give its path"
+    return UserError(f"no such {kind}: {path}{suggestion(path.name, names) or there}")
 
 
 def check_keywords(

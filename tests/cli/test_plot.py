@@ -61,7 +61,7 @@ def test_rounds_share_the_last_ones_directions(fedscope: Command, kept: RunFolde
         (["tiny", "--out", "a.gif"], "add --rounds"),
         (["tiny", "--from", "x.json"], "leave out CKPT"),
         (["--from", "x.json", "--grid", "21", "--samples", "9"], "leave out --samples, --grid"),
-        (["--from", "x.json"], "no such file"),
+        (["--from", "x.json"], "holds none of that name, give its path"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_line(

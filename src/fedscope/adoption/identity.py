@@ -19,7 +19,7 @@ from fedscope.data.augment import Pipeline
 from fedscope.data.loading.datasets import Dataset
 from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.data.sets.own_data import source_of
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 from fedscope.models import catalogue as model_catalogue
 from fedscope.models import users_network
 from fedscope.own import DATASETS, MODELS, digest, is_own, resolved
@@ -38,7 +38,7 @@ def read_partition(path: Path, samples: int) -> ClientRows:
         samples: of the training set, whose first row is 0.
     """
     if not path.is_file():
-        raise UserError(f"no such file: {path}")
+        raise no_file(path)
     try:
         found = read_arrays(path) if path.suffix == ".npz" else parse_json(read_bytes(path))
     except ValueError as error:

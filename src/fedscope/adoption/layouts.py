@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.checkpoint import listed
 from fedscope.checkpoints.file.other_programs import check_whole
 from fedscope.checkpoints.foreign.tensor_files import SHARDED, SINGLE, clients_in, numbered, read
 from fedscope.choices import Told
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 
 _MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
 _SERIES = (  # of a file for each round: title, name
@@ -86,7 +86,7 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> RunLa
     files = [*clients.values()] if isinstance(clients, Mapping) else [*clients]
     for file in files:
         if not file.exists():
-            raise UserError(f"no such file or folder: {file}")
+            raise no_file(file, "file or folder")
     if isinstance(clients, Mapping):
         return replace(layout, clients=dict(clients), rows=None, told="option")
     if len(files) == 1 and files[0].suffix == ".npy":
@@ -124,7 +124,7 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLa
     if path.is_file():
         return RunLayout("a file", path)
     if not path.is_dir():
-        raise UserError(f"no such file or folder: {path}")
+        raise no_file(path, "file or folder")
     check_whole(path)
     if any((path / name).is_file() for name in (*SINGLE, *SHARDED)):
         return RunLayout("a folder of Hugging Face's kind", path)

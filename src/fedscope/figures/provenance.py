@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.saved_records import Analysis
 from fedscope.records.sharpness_record import SharpnessRecord
@@ -35,7 +35,7 @@ def made_from(records: Sequence[Analysis | ClientsRecord | SharpnessRecord]) -> 
 def read_record(path: Path) -> Any:
     """Return the record in a figure (.png, .pdf, .svg, .gif), a report (.html) or a .json file."""
     if not path.is_file():
-        raise UserError(f"no such file: {path}")
+        raise no_file(path)
     try:
         content = read_bytes(path, 4 * MOST_BYTES)
         kind = path.suffix.lower()

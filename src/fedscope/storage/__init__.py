@@ -25,7 +25,15 @@ if sys.platform == "win32":
 from fedscope.storage.door import is_folder
 from fedscope.storage.locks import locked
 from fedscope.storage.places import cache_dir, check_target, is_writable
-from fedscope.storage.reading import MOST_BYTES, open_regular, read_bytes, read_end, read_text, regular
+from fedscope.storage.reading import (
+    MOST_BYTES,
+    open_regular,
+    read_bytes,
+    read_end,
+    read_text,
+    read_toml,
+    regular,
+)
 from fedscope.storage.removing import expire, move, remove, remove_empty, remove_tree
 from fedscope.storage.writing import (
     append,
@@ -58,6 +66,7 @@ __all__ = [
     "read_bytes",
     "read_end",
     "read_text",
+    "read_toml",
     "regular",
     "remove",
     "remove_empty",

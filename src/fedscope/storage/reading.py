@@ -4,9 +4,9 @@ import os
 import stat
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 from fedscope.storage.door import kind, named
 
 if TYPE_CHECKING:
@@ -70,6 +70,18 @@ def read_end(path: Path, most: int = 1 << 16) -> bytes:
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """Return the text of a regular file of at most ``most`` bytes of UTF-8."""
     return read_bytes(path, most).decode("utf-8")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what the user's file in the TOML format says."""
+    from tomllib import TOMLDecodeError, loads  # imported only where a command reads one
+
+    try:
+        return loads(read_text(path))
+    except FileNotFoundError as error:
+        raise no_file(path) from error
+    except (OSError, UnicodeDecodeError, TOMLDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _no_file(path: str | Path, found: str | None) -> UserError:

@@ -53,7 +53,10 @@ def test_there_and_back(command: Command, tmp_path: Path) -> None:
         (("push", "place"), "--all"),
         (("push", "a", "--all", "place"), "--all"),
         (("push", "c", "place"), "there is no run 'c'"),
-        (("push", "--all", "place", "--registry", "none"), "there is no run in none"),
+        (
+            ("push", "--all", "place", "--registry", "none"),
+            "none is no folder; name a registry's folder by --registry",
+        ),
         (("push", "a", "s3://KEY:SECRET@bucket"), "leave them out"),
         (("push", "a", "here/a/final.pt"), "no folder"),
         (("pull", "a", "nowhere"), "holds no pushed run"),

@@ -17,7 +17,7 @@ from fedscope.checkpoints.file.checkpoint import is_described, load_checkpoint, 
 from fedscope.checkpoints.file.other_programs import check_whole
 from fedscope.checkpoints.file.stand_ins import Array, Value
 from fedscope.checkpoints.foreign.arrays import read_array, read_arrays
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 from fedscope.storage import read_bytes
 from fedscope.storage.limits import parse_json
 
@@ -143,7 +143,7 @@ def _shards(index: Path) -> list[Path]:
 
 def _safetensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise UserError(f"no such file: {path}")
+        raise no_file(path)
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:

@@ -147,7 +147,10 @@ class RunRegistry:
         """Return every run."""
         runs = self.folders()
         if not runs:
-            raise UserError(f"there is no run in {self.root}; name a registry with --registry")
+            what = "holds no run" if self.root.is_dir() else "is no folder"
+            raise UserError(
+                f"{self.root} {what}; name a registry's folder by --registry, or train a run there"
+            )
         return runs
 
     def newest(self) -> RunFolder:

@@ -21,7 +21,7 @@ from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import check_run
-from fedscope.errors import UserError
+from fedscope.errors import UserError, no_file
 from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch
 
 _CONTENTS = "archive.json"
@@ -54,7 +54,7 @@ def export_run(run: RunFolder, out: Path, only: Path | None = None) -> None:
 def import_run(registry: RunRegistry, path: Path, name: str | None = None) -> RunFolder:
     """Add the run in the archive ``path`` to the registry, under its own name or under ``name``."""
     if not path.is_file():
-        raise UserError(f"no such file: {path}")
+        raise no_file(path)
     try:
         if not is_container(path):
             raise BadZipFile("no zip file")

@@ -11,7 +11,6 @@ before the file, and the file before a preset.
 """
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import click
 
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.errors import UserError, suggestion
-from fedscope.storage import read_text
+from fedscope.storage import read_toml
 
 OPTIONS = "fedscope.options"  # where the context keeps the method's options of the file
 ELSEWHERE = ("config", "help", "json", "resume", "set", "verbose", "quiet", "debug")
@@ -30,11 +29,7 @@ def read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None
     """Make what the file ``path`` says the defaults of the command's options."""
     if path is None:
         return
-    try:
-        content = tomllib.loads(read_text(path))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"--config {path} cannot be read: {reason}") from error
+    content = read_toml(path)
     if not content:
         raise UserError(
             f"--config {path} sets nothing; write options as `rounds = 20`, or leave --config out"

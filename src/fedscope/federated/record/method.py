@@ -229,7 +229,9 @@ class Method:
         known = {option.name: option for option in self.options}
         for name in given:
             if name not in known:
-                hint = suggestion(name, known) or f"; it has {', '.join(known) or 'none'}"
+                hint = suggestion(name, known) or (
+                    f"; it has {', '.join(known)}" if known else "; it has none, leave it out"
+                )
                 raise UserError(f"method {self.name} has no option {name!r}{hint}")
         return {
             name: option.read(given[name])

@@ -10,7 +10,7 @@ from fedscope.data.partition.shift import run_maps
 from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.data.sets import own_data
 from fedscope.errors import UserError
-from fedscope.federated.methods import parse
+from fedscope.federated.methods import METHODS, parse
 from fedscope.federated.setup.compatibility import check_compatible
 from fedscope.federated.setup.sampling import sample_clients
 from fedscope.lora import LoRA
@@ -31,6 +31,13 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
     settings = _named(settings)
     method = parse(settings.method)
     augmentation, _ = data_catalogue.pipeline(settings.dataset, settings.augmentation)
+    for name in given.keys() - {option.name for option in method.options}:
+        owners = [one.name for one in METHODS.values() if name in (option.name for option in one.options)]
+        if owners:
+            raise UserError(
+                f"method {method.name} has no option {name!r}, which is of {owners[0]}: train with --method "
+                f"{method.name}+{owners[0]}"
+            )
     options = method.values(given, settings.reading)
     known = None if is_own(settings.dataset) else data_catalogue.record(settings.dataset)
     check_compatible(settings.model_copy(update={"options": options}), method, known.domains if known else ())

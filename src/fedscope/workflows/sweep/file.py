@@ -25,14 +25,12 @@
 A job's options are those of its command, with - or _. Every combination of ``each`` is a job of its own.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import ConfigDict, Field
 
-from fedscope.errors import UserError
-from fedscope.storage import read_text
+from fedscope.storage import read_toml
 from fedscope.validation import Plain
 
 Value = bool | int | float | str
@@ -71,9 +69,4 @@ class SweepFile(_Table):
 
 def read(path: Path) -> SweepFile:
     """Return the content of a sweep's file."""
-    try:
-        content = tomllib.loads(read_text(path))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(f"{path} cannot be read: {reason}") from error
-    return SweepFile.read(content, str(path))
+    return SweepFile.read(read_toml(path), str(path))
