@@ -79,5 +79,8 @@ def drawn(record: ArtefactRecord, search: SearchRecord) -> list[Figure]:
         spread = np.array([search.spread[cell.quantity] for cell in found.entries])
         lines.append(Line(f"{found.column}, printed", x, y, spread * y, points=True))
     panel = Panel(lines, "round", "best test accuracy so far (%)")
-    caption = "points: the paper's numbers at T/2 and T, by the likeliest candidate; ± spread of trainings"
+    caption = (
+        "points: the paper's numbers, at the rounds T/2 and T of the likeliest candidate; ± spread between "
+        "trainings"
+    )
     return [panels_figure([panel], caption=caption if len(lines) > len(record.drawn) else "")]
