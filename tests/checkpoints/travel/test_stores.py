@@ -38,13 +38,13 @@ def contents(run: RunFolder) -> set[bytes]:
     return {content for content in tree(run.folder).values() if content}
 
 
-def pulled(root: Path, place: Remote, report: Callable[[int, int, str], None] = quiet) -> int:
+def pulled(root: Path, place: Remote, report: Callable[[int, int | None, str], None] = quiet) -> int:
     return pull_run(RunRegistry(root), place, "small", report).moved
 
 
-def ended_at(file: int) -> Callable[[int, int, str], None]:
-    def report(done: int, _total: int, _name: str) -> None:
-        if done >= file:
+def ended_at(file: int) -> Callable[[int, int | None, str], None]:
+    def report(_done: int, _total: int | None, files: str) -> None:
+        if int(files.split()[0]) >= file:
             raise KeyboardInterrupt
 
     return report

@@ -55,12 +55,12 @@ class Counted(Folder):
         self._note(place)
         yield from super().read(place)
 
-    def write(self, place: str, content: Path | bytes, tick: Callable[[], None]) -> None:
+    def write(self, place: str, content: Path | bytes, tick: Callable[[int], None]) -> None:
         self._note(place)
         super().write(place, content, tick)
 
 
-def quiet(_done: int, _total: int, _name: str) -> None:
+def quiet(_done: int, _total: int | None, _files: str) -> None:
     pass
 
 
@@ -535,6 +535,48 @@ def test_no_part_more_than_listed_is_taken(place: Counted, tmp_path: Path) -> No
     assert long.given <= 4  # one of each content
 
 
+@pytest.mark.parametrize("way", ["pull", "push"])
+def test_what_is_on_the_way_is_told_before_it_has_arrived(
+    place: Counted, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(lists, "LOOK", 0.01)
+    told, seen = threading.Event(), list[tuple[int, int | None, str]]()
+
+    class Slow(Counted):
+        """A folder that waits with the second half of a file until the first was told of."""
+
+        @property
+        def workers(self) -> int:
+            return 1
+
+        def read(self, name: str) -> Generator[bytes, None, None]:
+            for part in super().read(name):
+                yield part[: len(part) // 2]
+                assert not name.startswith("objects") or told.wait(60)
+                yield part[len(part) // 2 :]
+
+        def write(self, place: str, content: Path | bytes, tick: Callable[[int], None]) -> None:
+            def ticked(size: int) -> None:
+                tick(size // 2)
+                assert told.wait(60)
+                tick(size - size // 2)
+
+            super().write(place, content, ticked)
+
+    def report(done: int, total: int | None, files: str) -> None:
+        seen.append((done, total, files))
+        if done and files.startswith("0 of"):
+            told.set()
+
+    monkeypatch.setattr(lists, "KB", 1)
+    if way == "pull":
+        pull_run(RunRegistry(tmp_path / "there"), Slow(place.root), "small", report)
+    else:
+        push_run(run, Slow(tmp_path / "elsewhere"), report)
+    assert told.is_set()
+    assert seen[-1][0] == seen[-1][1] == sum(map(len, {*tree(run.folder).values()}))
+
+
 def test_what_is_on_the_way_ends_with_an_interruption(place: Counted, tmp_path: Path) -> None:
     waiting = threading.Event()
 
@@ -554,7 +596,7 @@ def test_what_is_on_the_way_ends_with_an_interruption(place: Counted, tmp_path: 
                 time.sleep(0.005)
                 yield b""
 
-    def report(_done: int, _total: int, _name: str) -> None:
+    def report(_done: int, _total: int | None, _files: str) -> None:
         waiting.wait(60)
         raise KeyboardInterrupt
 

@@ -32,7 +32,8 @@ def test_there_and_back(command: Command, tmp_path: Path) -> None:
     shutil.rmtree("place")
     done = command("runs", "push", "a", "place")
     assert (done.code, done.out) == (0, "a: 6 files, 0.0 MB; 0.0 MB sent\n")
-    assert "push a: 6 in" in done.err
+    assert done.err.startswith("push a, kB: 13 in ")
+    assert done.err.endswith(": 6 of 6 files\n")
     (again,) = command("runs", "push", "a", "a", f"file://{tmp_path}/place", "--json").json
     assert (again["run"], again["files"], again["moved"]) == ("a", 6, 0)
     assert (

@@ -36,7 +36,7 @@ class Folder(Remote):
                 return
             with open_regular(content) as source:
                 while chunk := source.read(CHUNK):
-                    tick()
+                    tick(len(chunk))
                     target.write(chunk)
 
     def entries(self, folder: str) -> list[str]:

@@ -15,7 +15,7 @@ from subprocess import run as call
 from tempfile import TemporaryDirectory
 
 from fedscope.checkpoints.registry.run_folder import RunFolder
-from fedscope.checkpoints.travel.lists import Journey, Report
+from fedscope.checkpoints.travel.lists import KB, Journey, Report
 from fedscope.checkpoints.travel.pull import collecting, put_back
 from fedscope.checkpoints.travel.remote import CHUNK
 from fedscope.errors import UserError
@@ -98,16 +98,17 @@ def pull_deleted(run: RunFolder, commits: History, report: Report, *, needed: bo
     found = {name: at for name in lacking if (at := commits.find(run, name))}
     if needed and lacking and not found:
         raise UserError(f"no commit of {run.root} holds {', '.join(lacking)} of {run.name!r}; {_OTHER[3:]}")
-    moved = []
+    moved = list[int]()
     if found:
         with collecting(run) as staged:
             try:
-                for done, (name, (repository, blob)) in enumerate(found.items(), 1):
+                for done, (name, (repository, blob)) in enumerate(found.items()):
                     with atomic_file(staged.folder / name, below=run.root) as target:
                         for chunk in _content(repository, blob):
                             target.write(chunk)
+                            carried = sum(moved) + target.tell()
+                            report(carried // KB, None, f"{done} of {len(found)} models")
                         moved.append(target.tell())
-                    report(done, len(found), name)
                 put_back(run, staged, list(found))
             finally:
                 with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """The lists of runs at a remote, and the transfer of their files, several at a time."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from threading import Event
@@ -17,7 +17,9 @@ from fedscope.storage import MOST_BYTES
 
 PATIENCE = 60  # seconds that a slow place is waited for
 LEAST = 100  # bytes a second, on average
-Report = Callable[[int, int, str], None]  # files done, files in all, the last one's name
+LOOK = 1.0  # seconds between looks at how much has been carried
+KB = 1000  # bytes of a unit of progress
+Report = Callable[[int, int | None, str], None]  # kB so far, kB in all if known, how many files
 Carry = Callable[[Sequence[str], Tick], bool]  # names of files with one content → whether it was missing
 
 
@@ -91,26 +93,29 @@ def _missing(remote: Remote, name: str) -> str:
 def carry_all(files: Mapping[str, File], workers: int, carry: Carry, report: Report) -> list[int]:
     """Transfer each content once, several at a time; return the sizes of those that were missing.
 
-    After an error or Ctrl-C, transfers in progress stop at their next part.
+    What has been carried is reported every second, also of files on the way. After an error or Ctrl-C,
+    transfers in progress stop at their next part.
     """
     groups: dict[File, list[str]] = {}
     for name, file in files.items():
         groups.setdefault(file, []).append(name)
-    stopped, moved, done = Event(), [], 0
+    stopped, moved, done, carried = Event(), list[int](), 0, list[int]()
+    total = sum(file.bytes for file in groups)
 
-    def tick() -> None:
+    def tick(size: int) -> None:
         if stopped.is_set():
             raise InterruptedError
+        carried.append(size)
 
     with ThreadPoolExecutor(workers) as pool:
-        futures = {pool.submit(carry, names, tick): names for names in groups.values()}
+        left = {pool.submit(carry, names, tick): names for names in groups.values()}
         try:
-            for future in as_completed(futures):
-                names = futures[future]
-                if future.result():
-                    moved.append(files[names[0]].bytes)
-                done += len(names)
-                report(done, len(files), names[0])
+            while left:
+                for future in wait(left, LOOK, FIRST_COMPLETED).done:
+                    names = left.pop(future)
+                    (moved if future.result() else carried).append(files[names[0]].bytes)
+                    done += len(names)
+                report(sum(carried) // KB, total // KB, f"{done} of {len(files)} files")
         except BaseException:
             stopped.set()
             pool.shutdown(wait=False, cancel_futures=True)

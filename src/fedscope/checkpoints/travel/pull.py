@@ -149,7 +149,7 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
     wanted, size, digest = contents.files[name], 0, hashlib.sha256()
     try:
         for chunk in paced(remote, contents.place(name)) if wanted.bytes else ():
-            tick()
+            tick(len(chunk))
             size += len(chunk)
             if size > wanted.bytes:
                 break

@@ -37,7 +37,7 @@ def push_run(run: RunFolder, remote: Remote, report: Report) -> Journey:
             return missing
 
         moved = carry_all(own, remote.workers, send, report)
-        remote.write(list_place(run.name), contents.to_bytes(), lambda: None)
+        remote.write(list_place(run.name), contents.to_bytes(), lambda _: None)
     return journey(run.name, contents, moved)
 
 

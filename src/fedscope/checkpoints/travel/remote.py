@@ -14,7 +14,8 @@ from fedscope.checkpoints.file.fields import NAME
 from fedscope.errors import UserError
 
 CHUNK = 1 << 20
-Tick = Callable[[], None]  # called between the parts of a long transfer; an exception ends the transfer
+# called with the bytes of each part of a long transfer; an exception ends the transfer
+Tick = Callable[[int], None]
 
 
 class Absent(UserError):

@@ -121,7 +121,7 @@ class Store(Remote):
 
 
 class _Ticking(Callback):  # type: ignore[misc]  # fsspec has no types
-    """Calls ``tick`` after each part of a file."""
+    """Calls ``tick`` after each part of a file with its bytes."""
 
     def __init__(self, tick: Tick):
         super().__init__()
@@ -129,7 +129,7 @@ class _Ticking(Callback):  # type: ignore[misc]  # fsspec has no types
 
     def relative_update(self, inc: int = 1) -> None:
         """Count a part."""
-        self._tick()
+        self._tick(inc)
 
 
 def _opened(scheme: str, web: bool) -> Any:

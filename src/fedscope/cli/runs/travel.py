@@ -125,7 +125,7 @@ def _travel(
 ) -> None:
     journeys = []
     for name in names:
-        with console.progress(f"{title} {name}") as report:
+        with console.progress(f"{title} {name}, kB") as report:
             found = carry(name, report)
         journeys.append(found)
         if json_target != "-":
