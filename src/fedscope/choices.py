@@ -4,6 +4,12 @@ from typing import Literal
 
 CLIENT_RTOL = 0.1
 MIN_PROBES, MAX_PROBES = 10, 1000  # of a trace that is estimated to a relative error
+
+
+class AtMost(int):
+    """The steps after which a search ends at the latest, where how many it takes is not known before."""
+
+
 BatchNormMode = Literal["eval", "recalibrate", "batch"]
 OperatorName = Literal["hessian", "ggn", "fisher", "mcfisher"]
 ProductsName = Literal["exact", "finite-differences"]

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from fedscope.choices import AtMost
 from fedscope.workflows.progress import Progress as Steps
 from fedscope.workflows.progress import Reporter
 
@@ -28,6 +29,7 @@ def _bar(title: str) -> Iterator[Steps]:
         task = bar.add_task(title, total=None, text="")
 
         def report(done: int, total: int | None = None, text: str = "", /) -> None:
-            bar.update(task, completed=done, total=total, text=text)
+            end = None if isinstance(total, AtMost) else total
+            bar.update(task, completed=done, total=end, text=text)
 
         yield report

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 Progress = Callable[..., None]
-"""Called with (steps done, steps in all or None, text), as :mod:`fedscope.landscape` does."""
+"""Called with (steps done, steps in all, ``AtMost`` or None, text), as :mod:`fedscope.landscape` does."""
 Stage = Callable[[str], AbstractContextManager[Progress]]
 """``stage(title)`` wraps a long step and yields its progress callback."""
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 from rich.console import Console
 
+from fedscope.choices import AtMost
 from fedscope.cli import main
 from fedscope.cli.terminal import console
 from fedscope.cli.terminal import pulse as pulses
@@ -47,10 +48,18 @@ def test_an_unknown_end_has_neither_bar_nor_time_left() -> None:
     assert step.logged() == "tiny@2: trace, products: 24 in 12 s: 4.8551 ± 0.37"
 
 
+def test_a_bound_of_the_end_has_the_most_time_that_is_left() -> None:
+    step = _step("tiny: λ_max, products", (6, 1, AtMost(61), ""), (6, 4, AtMost(61), "λ ≈ 4.8"))
+    assert (
+        step.drawn(80) == "| tiny: λ_max, products 4 of at most 61 in 12 s, at most 2.85 min left\n  λ ≈ 4.8"
+    )
+    assert step.logged() == "tiny: λ_max, products: 4 of at most 61 in 12 s, at most 2.85 min left: λ ≈ 4.8"
+
+
 def test_a_known_end_has_both() -> None:
     step = _step("tiny@2: surface, points", (6, 1, 12, ""), (12, 3, 12, ""))
     assert step.drawn(80) == "| tiny@2: surface, points ━━━······· 3/12 in 18 s, 54 s left"
-    assert step.logged() == "tiny@2: surface, points: 3/12 in 18 s, about 54 s left"
+    assert step.logged() == "tiny@2: surface, points: 3/12 in 18 s, 54 s left"
 
 
 def test_what_an_earlier_command_did_is_no_part_of_the_rate() -> None:

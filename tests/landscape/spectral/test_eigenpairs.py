@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.data_error import eigenvalue_errors
@@ -349,8 +350,14 @@ def test_the_interval_is_around_the_corrected_value() -> None:
 
 
 def test_progress_ends_with_the_residuals_of_the_result() -> None:
-    operator, texts = matrix_operator(symmetric(torch.linspace(0, 1, 60))), list[str]()
-    found = top_eigenpairs(operator, k=2, progress=lambda _done, _all, text: texts.append(text))
+    operator, texts, most = matrix_operator(symmetric(torch.linspace(0, 1, 60))), list[str](), set[object]()
+
+    def seen(_done: int, total: int, text: str) -> None:
+        texts.append(text)
+        most.add((type(total), total))
+
+    found = top_eigenpairs(operator, k=2, progress=seen)
+    assert most == {(AtMost, 360)}  # 300 and 30 for each
     assert len(texts) == found.matvecs
     assert f"residuals up to {float(found.residuals.max()):.1e}" in texts[-1]
 

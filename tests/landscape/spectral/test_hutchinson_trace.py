@@ -254,11 +254,23 @@ def test_the_jackknife_of_a_mean_is_its_squared_standard_error() -> None:
     assert float(jackknife_variance(left_out)) == pytest.approx(float(values.var() / 12))
 
 
-def test_progress_knows_the_total_only_with_fixed_probes() -> None:
+def test_progress_knows_the_total_of_fixed_probes_and_from_the_second_stage_on() -> None:
     operator, seen = matrix_operator(torch.eye(4).double()), list[tuple[int, int | None]]()
     trace(operator, probes=2, progress=lambda done, total, *_: seen.append((done, total)))
     trace(operator, rtol=1.0, min_probes=2, progress=lambda done, total, *_: seen.append((done, total)))
     assert seen == [(1, 2), (2, 2), (1, None), (2, None)]
+    seen.clear()
+    matrix = symmetric(torch.linspace(0, 3, 60, dtype=torch.float64).exp())
+    found = trace(
+        matrix_operator(matrix),
+        rtol=0.05,
+        min_probes=4,
+        max_basis=3,
+        progress=lambda done, total, *_: seen.append((done, total)),
+    )
+    assert found.probes > 5
+    assert seen[:4] == [(1, None), (2, None), (3, None), (4, None)]
+    assert seen[-2:] == [(found.matvecs - 1, found.matvecs), (found.matvecs, found.matvecs)]
 
 
 def test_the_last_estimate_of_the_progress_is_the_result() -> None:

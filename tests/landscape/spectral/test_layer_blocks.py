@@ -8,7 +8,7 @@ from tests.landscape.cases import mlp
 
 
 def test_each_layers_largest_eigenvalues_are_those_of_its_block() -> None:
-    case, seen = mlp(), list[int]()
+    case, seen, most = mlp(), list[int](), list[int]()
     dense = case.dense()
 
     def restricted(names: Sequence[str]) -> Hessian:
@@ -16,9 +16,14 @@ def test_each_layers_largest_eigenvalues_are_those_of_its_block() -> None:
 
     patterns = layer_patterns(case.names)
     assert patterns == ["0.*", "2.*"]
-    found = layer_eigenpairs(
-        restricted, [*patterns, "2.bias"], k=4, tol=1e-9, progress=lambda done, *_: seen.append(done)
-    )
+
+    def told(done: int, total: int, *_: str) -> None:
+        seen.append(done)
+        most.append(total)
+
+    found = layer_eigenpairs(restricted, [*patterns, "2.bias"], k=4, tol=1e-9, progress=told)
+    assert most[0] == 3 * 420  # 300 products and 30 for each pair
+    assert all(done <= total for done, total in zip(seen, most, strict=True))
     blocks = {"0.*": slice(0, 30), "2.*": slice(30, 51), "2.bias": slice(48, 51)}
     assert list(found) == list(blocks)
     for layer, block in blocks.items():

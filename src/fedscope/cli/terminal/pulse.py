@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 
+from fedscope.choices import AtMost
 from fedscope.workflows.progress import duration
 
 EVERY = 30.0  # at most so long does a log say nothing [s]
@@ -41,7 +42,7 @@ class LongStep:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left at the rate so far; None where the end or the rate is not known."""
+        """Seconds that are left at the rate so far, or the most; None where end or rate are not known."""
         if not self.total or not self.since or self.done <= self.since[1]:
             return None
         start, before = self.since
@@ -49,21 +50,27 @@ class LongStep:
 
     @property
     def amount(self) -> str:
-        """``12/40``, or ``12`` where the end is not known."""
-        return f"{self.done}/{self.total}" if self.total else str(self.done)
+        """``12/40``; where the end is not known ``12 of at most 330``, or ``12``."""
+        between = " of at most " if isinstance(self.total, AtMost) else "/"
+        return f"{self.done}{between}{self.total}" if self.total else str(self.done)
+
+    @property
+    def remaining(self) -> str:
+        """``, 9 s left``; of a bound ``, at most 9 s left``; nothing where no end is known."""
+        about = "at most " if isinstance(self.total, AtMost) else ""
+        return "" if self.left is None else f", {about}{duration(self.left)} left"
 
     def logged(self) -> str:
         """Return the line of a log."""
-        left = "" if self.left is None else f", about {duration(self.left)} left"
         text = f": {self.text}" if self.text else ""
-        return f"{self.title}: {self.amount} in {duration(self.elapsed)}{left}{text}"
+        return f"{self.title}: {self.amount} in {duration(self.elapsed)}{self.remaining}{text}"
 
     def drawn(self, width: int) -> str:
         """Return the lines of a terminal: the title gives way to numbers, and the text has its own line."""
-        filled = ceil(BAR * min(1, self.done / self.total)) if self.total else 0
-        bar = f" {'━' * filled}{'·' * (BAR - filled)}" if self.total else ""
-        left = "" if self.left is None else f", {duration(self.left)} left"
-        numbers = f"{bar} {self.amount} in {duration(self.elapsed)}{left}"
+        total = None if isinstance(self.total, AtMost) else self.total
+        filled = ceil(BAR * min(1, self.done / total)) if total else 0
+        bar = f" {'━' * filled}{'·' * (BAR - filled)}" if total else ""
+        numbers = f"{bar} {self.amount} in {duration(self.elapsed)}{self.remaining}"
         spinner = "|/-"[int(4 * self.elapsed) % 3]
         lines = [f"{spinner} {cut(self.title, width - len(numbers) - 2)}{numbers}"]
         return "\n".join([*lines, *([f"  {cut(self.text, width - 2)}"] if self.text else [])])

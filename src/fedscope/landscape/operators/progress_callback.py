@@ -2,13 +2,26 @@
 
 from collections.abc import Callable
 
+from fedscope.choices import AtMost
+
 Progress = Callable[..., None]
 """Called with (steps done, steps in all), and with a running estimate as text where there is one.
 
-The steps in all are ``None`` where they are not known beforehand.
+The steps in all are ``AtMost`` or ``None`` where they are not known beforehand.
 """
 
 
-def continued(progress: Progress | None, before: int) -> Progress | None:
-    """Return a callback whose steps are counted on from ``before``; the steps in all are not known."""
-    return progress and (lambda done, _, *text: progress(before + done, None, *text))
+def continued(progress: Progress | None, before: int, searches: int = 0) -> Progress | None:
+    """Return a callback whose steps are counted on from ``before``; the steps in all are not known.
+
+    Args:
+        progress: gets the steps.
+        before: steps of what came before.
+        searches: alike ones that are left, with this one; 0: not known.
+    """
+
+    def told(done: int, total: int | None, *text: str) -> None:
+        bound = isinstance(total, AtMost) and searches
+        progress(before + done, AtMost(before + searches * total) if bound and total else None, *text)  # type: ignore[misc]
+
+    return progress and told

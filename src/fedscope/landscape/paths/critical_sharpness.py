@@ -14,6 +14,7 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
+from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.paths.barriers import State, flat_network, shares_of
 from fedscope.landscape.paths.critical_step import crossing
 from fedscope.landscape.paths.path_results import CriticalStep, UpdateSharpness
@@ -62,6 +63,7 @@ def update_sharpness(
     bn: BatchNormMode = "eval",
     guess: float = 1.0,
     tol: float = TOL,
+    progress: Progress | None = None,
 ) -> UpdateSharpness:
     """Return the critical steps of a round: along the clients' updates and their mean, from the model.
 
@@ -70,6 +72,7 @@ def update_sharpness(
         states: the clients' networks, K ``state_dict`` s.
         weights: p_k, at least 0, in any unit; equal ones if not given.
         loss_fn: as of :func:`critical_sharpness`, like batches, bn, guess and tol.
+        progress: called after every step with the forward passes over the samples.
 
     Raises:
         UserError: as of :func:`critical_sharpness`; no clients, other networks, or weights that do not fit.
@@ -82,29 +85,48 @@ def update_sharpness(
     moved = torch.stack([flat_network(at.space, model, state)[: at.space.n] for state in states]) - at.center
     before = at(at.center)
     rows = [p @ moved, *_checked(moved, at.space.n)]
-    server, *clients = _along(at, at.center, before, rows, guess, tol)
+    server, *clients = _along(at, at.center, before, rows, guess, tol, progress)
     return UpdateSharpness(
         server, tuple(clients), at.mean(before), p, bn=bn, samples=samples.samples, passes=at.passes
     )
 
 
 def _along(
-    at: SampleLosses, center: Tensor, before: Tensor, rows: Sequence[Tensor], guess: float, tol: float
+    at: SampleLosses,
+    center: Tensor,
+    before: Tensor,
+    rows: Sequence[Tensor],
+    guess: float,
+    tol: float,
+    progress: Progress | None = None,
 ) -> tuple[CriticalStep, ...]:
     if not (math.isfinite(guess) and guess > 0 and 0 < tol < 1):
         raise UserError(f"guess is {guess}, tol {tol}; give a step above 0 and a width between 0 and 1")
-    return tuple(_critical(at, center, before, row, guess, tol) for row in rows)
+    return tuple(_critical(at, center, before, row, guess, tol, progress) for row in rows)
 
 
 def _critical(
-    at: SampleLosses, center: Tensor, before: Tensor, update: Tensor, guess: float, tol: float
+    at: SampleLosses,
+    center: Tensor,
+    before: Tensor,
+    update: Tensor,
+    guess: float,
+    tol: float,
+    progress: Progress | None,
 ) -> CriticalStep:
     length = float(update.norm())
     hidden = length <= at.epsilon * float(center.norm())  # by the rounding of the weights
     if hidden or not math.isfinite(at.mean(before)):
         return CriticalStep(math.nan, (math.nan, math.nan), math.nan, math.nan, length, 0)
+
+    def rise(step: float) -> Tensor:
+        losses = at(center + step * update) - before
+        if progress:
+            progress(at.passes, None, f"at {step:.3g} of an update")
+        return losses
+
     found = crossing(
-        lambda step: at(center + step * update) - before,
+        rise,
         at.mean,
         guess=guess,
         tol=tol,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedscope.choices import Pairs
+from fedscope.choices import AtMost, Pairs
 from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
@@ -80,7 +80,7 @@ def published_trace(
         total += torch.stack([piece.sum() for piece in sample.split(lengths)]).cpu()
         before, mean = mean, float(total.sum()) / done
         if progress:
-            progress(done, None)
+            progress(done, AtMost(max_iterations))
         if abs(mean - before) / (abs(before) + _TINY) < tol:
             break
     return PublishedTrace(mean, total / done, done)
@@ -123,7 +123,7 @@ def published_eigenpairs(
             quotient = float(image @ v.double())
             v = _normalised(image)
             if progress:
-                progress(sum(iterations) + done, None)
+                progress(sum(iterations) + done, AtMost(k * max_iterations))
             if value is not None and abs(value - quotient) / (abs(value) + _TINY) < tol:
                 break
             value = quotient

@@ -137,7 +137,7 @@ def largest_relative_flatness(
             tol=tol,
             seed=seed,
             by_sample=False,
-            progress=continued(progress, spent),
+            progress=continued(progress, spent, len(rows) - s),
         )
         spent += pairs.matvecs
         value += length * float(pairs.values[0])

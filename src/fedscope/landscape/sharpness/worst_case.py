@@ -73,8 +73,10 @@ def worst_case_sharpness(
         normalize_logits=normalize_logits,
     )  # fmt: skip
     c, rises = geometry.scales(objective.weights), []
+    each = getattr(climb, "steps", None)  # beside the gradient at δ = 0
+    total = len(objective.sizes) * (each + 1) if each else None
     for b in range(len(objective.sizes)):
-        seen = _Seen(objective, b, progress)
+        seen = _Seen(objective, b, progress, total)
         before, largest = climb(seen, geometry, c, rho)
         rises.append(largest - before)
         if isinstance(climb, Vertices) and seen.best is not None:
@@ -100,15 +102,15 @@ def check_radius(rho: float) -> None:
 class _Seen:
     """A batch's loss and gradient, and where the loss was largest."""
 
-    def __init__(self, objective: Perturbed, b: int, progress: Progress | None) -> None:
-        self._objective, self._b, self._progress = objective, b, progress
+    def __init__(self, objective: Perturbed, b: int, progress: Progress | None, total: int | None) -> None:
+        self._objective, self._b, self._progress, self._total = objective, b, progress, total
         self._most = -math.inf
         self.best: Tensor | None = None
 
     def __call__(self, delta: Tensor) -> tuple[float, Tensor]:
         found = self._objective.gradient(self._b, delta)
         if self._progress:
-            self._progress(self._objective.gradients, None)
+            self._progress(self._objective.gradients, self._total)
         if found[0] > self._most:
             self._most, self.best = found[0], delta
         return found

@@ -21,6 +21,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis.storage import BasisStorage
@@ -80,7 +81,7 @@ def top_eigenpairs(
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
         storage: how the Krylov basis is kept: in memory, or in a file, which changes no digit.
-        progress: called after every product, with no known total.
+        progress: called after every product, with the most that are allowed (``AtMost``).
 
     Raises:
         UserError: k, ``which``, ``max_matvecs`` or ``max_basis`` out of range, a ``start`` of another
@@ -213,7 +214,7 @@ class _EigenSearch:
     def _tell(self, taken: int, before: int = 0) -> None:
         self.spent = before + taken
         if self._progress:
-            self._progress(self.spent, None, self._known)
+            self._progress(self.spent, AtMost(self._budget), self._known)
 
 
 def _is_due(steps: int) -> bool:

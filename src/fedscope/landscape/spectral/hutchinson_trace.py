@@ -80,7 +80,7 @@ def trace(
             the first stage.
         storage: how a basis that is begun here is kept, see ``top_eigenpairs``.
         block: probes that share a pass over the data; None: eight, or as many as take 1 GiB.
-        progress: called after every product; the total is known with ``probes`` only.
+        progress: called after every product; with ``rtol`` the total is known from the second stage on.
 
     Raises:
         UserError: both ``rtol`` and ``probes`` given, or both ``generator`` and ``seed``; fewer than 1 probe,
@@ -98,8 +98,9 @@ def trace(
     vectors = sampler(op.shape[0], generator, op.dtype, op.device)
     tally = TraceTally(op, known, signs=sampler is rademacher)
     run = _TraceRun(
-        op, vectors, tally, block, lambda done: progress(done, probes, tally.text) if progress else None
+        op, vectors, tally, block, lambda done: progress(done, run.total, tally.text) if progress else None
     )
+    run.total = probes
     if probes is not None:
         probed = _probed(run.take(probes, keep), known)
     else:
@@ -113,6 +114,7 @@ def trace(
         tally.fix_variance()
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             before = tally.probes
+            run.total = run.steps + before + int(missing)
             run.take(int(missing), 0)
             if tally.probes == before:
                 break
@@ -143,6 +145,7 @@ class _TraceRun:
     ) -> None:
         self._op, self._vectors, self._tally, self._block, self._seen = op, vectors, tally, block, seen
         self.steps = 0
+        self.total: int | None = None  # probes and Krylov steps in all, where they are known
 
     def take(self, count: int, keep: int) -> list[tuple[Tensor, Product]]:
         """Take up to ``count`` probes: fewer if they end, none after a product that was not finite.

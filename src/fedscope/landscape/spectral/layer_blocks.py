@@ -46,7 +46,7 @@ def layer_eigenpairs(
     """
     found: dict[str, Eigenpairs] = {}
     seed = seed_of(generator, seed)
-    for layer in layers:
+    for place, layer in enumerate(layers):
         operator, spent = restricted([layer]), sum(pairs.matvecs for pairs in found.values())
         pairs = top_eigenpairs(
             operator,
@@ -54,7 +54,7 @@ def layer_eigenpairs(
             tol=tol,
             seed=seed,
             by_sample=False,
-            progress=continued(progress, spent),
+            progress=continued(progress, spent, len(layers) - place),
         )
         found[layer] = replace(pairs, subspace=None)  # a basis of each layer would be kept for nobody
     return found

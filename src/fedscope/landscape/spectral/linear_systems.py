@@ -17,6 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
@@ -129,7 +130,9 @@ class _SolveRun:
     def _seen(self, residual: float) -> None:
         self.iterations += 1
         if self._progress:
-            self._progress(self.matvecs, None, f"residual {residual:.1e} (asked: {self.goal:.1e})")
+            self._progress(
+                self.matvecs, AtMost(self._most), f"residual {residual:.1e} (asked: {self.goal:.1e})"
+            )
 
 
 _Steps = Callable[[_Times, Tensor, float, int, _Seen, float], Tensor]

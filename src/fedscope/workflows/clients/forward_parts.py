@@ -49,6 +49,7 @@ def critical_entry(one: LoadedRound, request: ClientsRequest, progress: Progress
         [client.model.state_dict() for client in one.clients],
         weights=one.shares,
         bn=request.bn,
+        progress=progress,
     )
     progress(found.passes, None)
     return {
