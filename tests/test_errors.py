@@ -1,10 +1,11 @@
 """The hint at what a mistyped name was meant to be, and what other programs say in short."""
 
+from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 import pytest
 
-from fedscope.errors import UserError, check_choices, check_keywords, shortened, suggestion
+from fedscope.errors import UserError, check_choices, check_keywords, no_file, shortened, suggestion
 
 
 def test_the_nearest_known_name_is_suggested() -> None:
@@ -69,3 +70,13 @@ def test_the_choices_of_a_class_are_those_of_its_fields() -> None:
     check_choices(Further, split="test", name="anything")
     with pytest.raises(UserError, match="split is 'x'; choose one of train, test"):
         check_choices(Further, split="x")
+
+
+def test_of_a_missing_file_the_nearest_of_its_kind_is_named(tmp_path: Path) -> None:
+    for name in ("curvature.json", "planes.json", "plane.png"):
+        (tmp_path / name).touch()
+    assert str(no_file(tmp_path / "plane.json")).endswith("plane.json; did you mean 'planes.json'?")
+    for name in ("nothing.json", "nothing", "nowhere/plane.json"):
+        path = tmp_path / name
+        said = f"no such file: {path}; {path.parent} holds none of that name, give its path"
+        assert str(no_file(path)) == said

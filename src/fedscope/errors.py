@@ -62,12 +62,13 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def no_file(path: Path, kind: str = "file") -> UserError:
-    """Return that there is nothing at ``path``, with the nearest name in its folder."""
-    names = list[str]()
+    """Return that there is nothing at ``path``, with the nearest name of its kind in its folder."""
+    alike = list[Path]()
     with suppress(OSError):
-        names += (one.name for one in path.parent.iterdir())
+        alike += (one for one in path.parent.iterdir() if one.suffix == path.suffix)
+    near = [one.name for one in alike if suggestion(path.stem, [one.stem])]
     there = f"; {path.parent.absolute()} holds none of that name, give its path"
-    return UserError(f"no such {kind}: {path}{suggestion(path.name, names) or there}")
+    return UserError(f"no such {kind}: {path}{suggestion(path.name, near) or there}")
 
 
 def check_keywords(

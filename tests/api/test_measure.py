@@ -8,6 +8,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from matplotlib import pyplot
+from sklearn.datasets import load_digits
 from torch import nn
 from torch.func import functional_call, hessian
 from torch.nn.functional import cross_entropy
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import fedscope
 from fedscope.cli.hessian import command
 from fedscope.errors import UserError
+from fedscope.figures.text.advice import advice
 from fedscope.records.hessian_record import HessianRecord
 
 pytestmark = pytest.mark.slow
@@ -189,3 +191,22 @@ def test_networks_are_called_as_one_names_them(tmp_path: Path) -> None:
         fedscope.measure("a", registry=tmp_path, names=["b"])
     with pytest.raises(UserError, match="names of their own"):
         fedscope.landscape("a", "b", registry=tmp_path, names=["c", "d"])
+
+
+def test_all_of_ones_own_data_is_no_part_of_more() -> None:
+    digits = load_digits()
+    images, labels = torch.tensor(digits.data[:300] / 16).float(), torch.tensor(digits.target[:300])
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 10))
+    found = {
+        samples: fedscope.measure(net, data=(images, labels), samples=samples, probes=4)
+        for samples in (100, 300, "all")
+    }
+    assert {samples: one.record.problem.whole for samples, one in found.items()} == {
+        100: False,
+        300: False,  # it may have more
+        "all": True,
+    }
+    told = {samples: " ".join(advice(one.record)) for samples, one in found.items()}
+    assert [("they are all of your data" in text) for text in told.values()] == [False, False, True]
+    assert [("more samples (--samples" in text) for text in told.values()] == [True, True, False]

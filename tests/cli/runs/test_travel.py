@@ -61,6 +61,7 @@ def test_there_and_back(command: Command, tmp_path: Path) -> None:
         (("push", "a", "s3://KEY:SECRET@bucket"), "leave them out"),
         (("push", "a", "here/a/final.pt"), "no folder"),
         (("pull", "a", "nowhere"), "holds no pushed run"),
+        (("push", "a", "https://localhost:1/runs"), "can only be pulled from; push to a folder"),
         (("pull", "a", "git:"), "finds no repository"),
         (("pull", "a", "git:", "--name", "b"), "--name has no effect"),
         (("pull", "git:"), "--all"),

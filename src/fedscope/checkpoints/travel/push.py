@@ -23,6 +23,8 @@ def push_run(run: RunFolder, remote: Remote, report: Report) -> Journey:
 
     Models that were deleted here, and results that are not here, stay listed where the remote has them.
     """
+    if remote.is_readonly:
+        raise UserError(f"{remote.url} can only be pulled from; push to a folder, s3:, gs: or hf:")
     with run.locked(shared=True):
         check_run(run, taken=lambda name: layout.kind(name) is not None)  # other files are not sent
         contents = _listed(run, remote)

@@ -29,6 +29,11 @@ class Remote(ABC):
         self.url = url
 
     @property
+    def is_readonly(self) -> bool:
+        """Whether it can only be pulled from."""
+        return False
+
+    @property
     def workers(self) -> int:
         """How many files may be on the way at once."""
         return 4

@@ -48,6 +48,11 @@ class Store(Remote):
             ) from error
 
     @property
+    def is_readonly(self) -> bool:
+        """Whether it is a web server."""
+        return self._web
+
+    @property
     def workers(self) -> int:
         """How many files may be on the way at once; on the hub, where each is a commit, one."""
         return 1 if self._hub else super().workers
@@ -70,8 +75,6 @@ class Store(Remote):
 
     def write(self, place: str, content: Path | bytes, tick: Tick) -> None:
         """Write a file."""
-        if self._web:
-            raise UserError(f"{self.url} can only be pulled from; push to a folder, s3:, gs: or hf:")
         try:
             with self._explained():
                 if isinstance(content, bytes):
