@@ -25,13 +25,10 @@ class Absent(UserError):
 class Remote(ABC):
     """Files below one URL."""
 
+    is_readonly = False  # can only be pulled from
+
     def __init__(self, url: str):
         self.url = url
-
-    @property
-    def is_readonly(self) -> bool:
-        """Whether it can only be pulled from."""
-        return False
 
     @property
     def workers(self) -> int:

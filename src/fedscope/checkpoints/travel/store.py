@@ -37,7 +37,7 @@ class Store(Remote):
 
     def __init__(self, scheme: str, url: str):
         super().__init__(url)
-        self._web = scheme in ("http", "https")
+        self._web = self.is_readonly = scheme in ("http", "https")
         self._hub = scheme == "hf"
         try:
             self._files = _opened(scheme, self._web)
@@ -46,11 +46,6 @@ class Store(Remote):
             raise UserError(
                 f"{scheme}: needs {_PACKAGES[scheme]}: pip install 'fedscope[{extra}]'"
             ) from error
-
-    @property
-    def is_readonly(self) -> bool:
-        """Whether it is a web server."""
-        return self._web
 
     @property
     def workers(self) -> int:

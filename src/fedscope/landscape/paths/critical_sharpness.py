@@ -81,52 +81,34 @@ def update_sharpness(
         raise UserError("a round without clients has no update; give one or more networks")
     samples = Batches.of(batches, loss=loss_fn)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
+    at.progress = progress
     p = shares_of(weights, len(states))
     moved = torch.stack([flat_network(at.space, model, state)[: at.space.n] for state in states]) - at.center
     before = at(at.center)
     rows = [p @ moved, *_checked(moved, at.space.n)]
-    server, *clients = _along(at, at.center, before, rows, guess, tol, progress)
+    server, *clients = _along(at, at.center, before, rows, guess, tol)
     return UpdateSharpness(
         server, tuple(clients), at.mean(before), p, bn=bn, samples=samples.samples, passes=at.passes
     )
 
 
 def _along(
-    at: SampleLosses,
-    center: Tensor,
-    before: Tensor,
-    rows: Sequence[Tensor],
-    guess: float,
-    tol: float,
-    progress: Progress | None = None,
+    at: SampleLosses, center: Tensor, before: Tensor, rows: Sequence[Tensor], guess: float, tol: float
 ) -> tuple[CriticalStep, ...]:
     if not (math.isfinite(guess) and guess > 0 and 0 < tol < 1):
         raise UserError(f"guess is {guess}, tol {tol}; give a step above 0 and a width between 0 and 1")
-    return tuple(_critical(at, center, before, row, guess, tol, progress) for row in rows)
+    return tuple(_critical(at, center, before, row, guess, tol) for row in rows)
 
 
 def _critical(
-    at: SampleLosses,
-    center: Tensor,
-    before: Tensor,
-    update: Tensor,
-    guess: float,
-    tol: float,
-    progress: Progress | None,
+    at: SampleLosses, center: Tensor, before: Tensor, update: Tensor, guess: float, tol: float
 ) -> CriticalStep:
     length = float(update.norm())
     hidden = length <= at.epsilon * float(center.norm())  # by the rounding of the weights
     if hidden or not math.isfinite(at.mean(before)):
         return CriticalStep(math.nan, (math.nan, math.nan), math.nan, math.nan, length, 0)
-
-    def rise(step: float) -> Tensor:
-        losses = at(center + step * update) - before
-        if progress:
-            progress(at.passes, None, f"at {step:.3g} of an update")
-        return losses
-
     found = crossing(
-        rise,
+        lambda step: at(center + step * update) - before,
         at.mean,
         guess=guess,
         tol=tol,

@@ -11,6 +11,7 @@ from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.recalibrated import Recalibrated
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import cloned
+from fedscope.landscape.operators.progress import Progress
 from fedscope.landscape.surfaces.fused_forward import Forward
 from fedscope.landscape.surfaces.point_metrics import loss_by_sample
 from fedscope.statistics.standard_errors import data_stderr, drawn_stderr, finite_population, sample_error
@@ -35,6 +36,7 @@ class SampleLosses:
         sizes: samples of each value: all 1, or the batches' where the loss of a sample cannot be told.
         finite: the factor of a finite population on variances.
         passes: forward passes over all samples for values, and for statistics; the setup takes some more.
+        progress: called with them after each point.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class SampleLosses:
         self.sizes = torch.tensor(counts, dtype=torch.float64)
         self.finite = finite_population(samples.samples, samples.population)
         self.passes = 0
+        self.progress: Progress | None = None
 
     @property
     def center(self) -> Tensor:
@@ -76,6 +79,8 @@ class SampleLosses:
         if self._forward.fused and not bool(found.isfinite().all()):
             self.passes += 1
             found = self._values(plain=True)  # of the network itself
+        if self.progress:
+            self.progress(self.passes, None)
         return found
 
     def mean(self, values: Tensor) -> float:
