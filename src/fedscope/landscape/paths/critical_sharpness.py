@@ -14,7 +14,7 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.paths.barriers import State, flat_network, shares_of
 from fedscope.landscape.paths.critical_step import crossing
 from fedscope.landscape.paths.path_results import CriticalStep, UpdateSharpness

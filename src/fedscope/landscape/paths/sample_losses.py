@@ -11,7 +11,7 @@ from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.recalibrated import Recalibrated
 from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import cloned
-from fedscope.landscape.operators.progress import Progress
+from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.surfaces.fused_forward import Forward
 from fedscope.landscape.surfaces.point_metrics import loss_by_sample
 from fedscope.statistics.standard_errors import data_stderr, drawn_stderr, finite_population, sample_error
