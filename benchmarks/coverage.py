@@ -160,7 +160,9 @@ def summary(network: Network) -> Result:
         "lambda_max": {key: whole[key].item() for key in ("value", "residual", "certified", "matvecs")},
         "effective_samples": effective_number(torch.from_numpy(whole["samples"]).double()),
         "lambda_max_of_draws": {size: rules.eigenvalue_summary(kept[size], truth) for size in sizes},
-        "trace_of_draws": {size: rules.trace_summary(kept[size]) for size in sizes if "trace_value" in kept[size][0]},
+        "trace_of_draws": {
+            size: rules.trace_summary(kept[size]) for size in sizes if "trace_value" in kept[size][0]
+        },
     }  # fmt: skip
 
 
