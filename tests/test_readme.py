@@ -12,7 +12,7 @@ from statistics import fmean, geometric_mean, stdev
 
 import pytest
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
-from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.label_placement import text_size
+from fedscope.figures.label_placement import POINTS, text_size
+from fedscope.figures.page import Page, wrapped
 from fedscope.figures.runs.tradeoff import colors_by_family
 
 MARKER = 3.2  # diameter in points
@@ -70,7 +70,7 @@ def ratios_figure(
     high = ROW * len(rows)
     with style.paper_style():
         page = Page(width=width, height=head + high + BOTTOM)
-        page.write_notes(notes, top=TOP, step=SMALL_LINE)
+        page.write_notes(notes, top=TOP)
         side = (width - indent - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
         for index, quantity in enumerate(quantities):
             left = indent + index * (side + GAP)

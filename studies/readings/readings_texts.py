@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.figures.text.labels import family
 from studies.readings.likely_readings import TITLES
 from studies.readings.readings_record import ReadingCell, ReadingResult, ReadingsResult

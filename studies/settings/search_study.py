@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from fedscope.figures.runs.curves import panels_figure
-from fedscope.figures.runs.lines import Line, Panel
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Line, Panel
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.plan import BuildSettings, Plan

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.data.sets.dataset_catalogue import load, pipeline
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.models.catalogue import build

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedscope.figures.provenance import read_record
+from fedscope.figures.embedded_record import read_record
 from fedscope.records.clients_record import ClientsRecord
 from tests.cli.conftest import Command
 

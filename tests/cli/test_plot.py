@@ -9,7 +9,7 @@ from PIL import Image
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder
-from fedscope.figures.provenance import read_record
+from fedscope.figures.embedded_record import read_record
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "32", "--threads", "1")

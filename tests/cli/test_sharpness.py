@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.figures.provenance import read_record
+from fedscope.figures.embedded_record import read_record
 from tests.cli.conftest import Command
 
 FEW = ("--samples", "32", "--batch-size", "8", "--threads", "1")

@@ -20,8 +20,8 @@ from fedscope.cli.main import call
 from fedscope.data.sets import dataset_catalogue
 from fedscope.errors import UserError
 from fedscope.federated.methods import known
-from fedscope.figures.surface.from_records import caption
-from fedscope.figures.text.tables import hessian_table
+from fedscope.figures.surface.landscape_figures import caption
+from fedscope.figures.text.hessian_table import hessian_table
 from fedscope.lora import LoRA
 from fedscope.models.pretrained import lora_adapters
 from fedscope.models.pretrained.networks import quietly

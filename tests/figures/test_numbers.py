@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscope.figures.numbers import format_estimate, three_digits
+from fedscope.figures.digits import format_estimate, three_digits
 from tests import tiers
 
 NAN, INF = math.nan, math.inf

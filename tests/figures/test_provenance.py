@@ -5,7 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.provenance import made_from, read_record
+from fedscope.figures.embedded_record import made_from, read_record
 from fedscope.figures.style import save
 from fedscope.records.landscape_record import LandscapeRecord
 

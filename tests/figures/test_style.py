@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedscope.errors import UserError
-from fedscope.figures.spectrum.bars import bar_figure, client_bars
+from fedscope.figures.spectrum.checkpoint_bars import bar_figure, client_bars
 from fedscope.figures.spectrum.client_pairs import client_matrix_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure

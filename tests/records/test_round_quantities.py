@@ -3,7 +3,7 @@
 from typing import Any, get_args
 
 from fedscope.checkpoints.file.schema import Round
-from fedscope.figures.kinds import RunsKind
+from fedscope.figures.figure_kinds import RunsKind
 from fedscope.records.round_quantities import QUANTITIES
 
 SPREAD = {"mean": 0.5, "least": 0.25, "most": 1.0}

@@ -1,7 +1,7 @@
 """The report's clients: their own numbers, and H_N and H_D of every pair."""
 
 from fedscope.records.hessian_record import HessianRecord
-from fedscope.report.clients import pair_charts
+from fedscope.report.client_charts import pair_charts
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature
 from tests.report.pages import report_page

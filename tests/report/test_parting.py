@@ -1,7 +1,7 @@
 """The clients of a round on the page: the tables that the command prints, and every picture there is."""
 
 import fedscope.report as report
-from fedscope.figures.text.clients import clients_tables
+from fedscope.figures.text.client_tables import clients_tables
 from fedscope.records.saved_records import hessians
 from fedscope.report.parting import round_parts
 from tests.figures.clients.records import record

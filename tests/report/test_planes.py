@@ -7,7 +7,7 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.records.landscape_record import LandscapeRecord
-from fedscope.report.planes import caption
+from fedscope.report.slice_views import caption
 from tests.figures.records import curvature, landscape, profile, run
 from tests.report.pages import landscape_page, report_page
 from tests.report.test_report import Page
@@ -59,7 +59,7 @@ def test_a_line_shows_its_barrier_and_band() -> None:
     charts = found.json("page-data")["charts"]
     assert set(charts) == {"line-0-loss", "line-0-accuracy"}
     assert "barrier 1.000 at 0.5" in found.text
-    curve, low, high = charts["line-0-loss"]["data"]
+    low, high, curve = charts["line-0-loss"]["data"]
     assert curve["y"][10] == pytest.approx(2.0)
     assert (low["y"][10], high["y"][10]) == (1.804, 2.196)
     assert "Band: 95 % intervals over samples." in found.text

@@ -11,8 +11,8 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.records.hessian_record import HessianRecord, NegativeMass
 from fedscope.records.saved_records import read
-from fedscope.report.cells import told
-from fedscope.report.metrics import curvature_table, negative_mass
+from fedscope.report.curvature_tables import curvature_table, negative_mass
+from fedscope.report.sortable_table import told
 from fedscope.report.spectra import spectrum_chart
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature, landscape, profile, run
@@ -319,4 +319,6 @@ def test_the_smallest_eigenvalues_are_not_drawn_as_the_next_largest() -> None:
     shown = [(next(iter(subjects([], [record]).values())), record)]
     chart = spectrum_chart(shown)
     assert chart
-    assert [trace["y"] for trace in chart.data] == [[41.0, 22.0]]
+    values, bars = chart.data
+    assert values["y"] == [41.0, 22.0]
+    assert bars["y"][2::3] == [None, None]  # one bar for each

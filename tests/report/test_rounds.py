@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from fedscope.records.run_record import RunRecord
-from fedscope.report.look import Chart
-from fedscope.report.rounds import curvature_by_round
+from fedscope.report.plotly_panels import Chart
+from fedscope.report.round_charts import curvature_by_round
 from fedscope.report.subjects import subjects
 from tests.figures.records import run
 
@@ -27,7 +27,7 @@ def test_lambda_max_trace_and_the_edge_of_stability() -> None:
     found = charts(model(1, 5.0), model(3, 19.0), momentum=0.9, weight_decay=0.0)
     assert [*found] == ["curve-lambda_max", "curve-trace", "curve-stability"]
     *band, line = found["curve-lambda_max"].data
-    assert (line["x"], line["y"]) == ((1, 3), [5.0, 19.0])
+    assert (line["x"], line["y"]) == ([1, 3], [5.0, 19.0])
     assert [edge["y"] for edge in band] == [[4.02002, 18.02], [5.97998, 19.98]]  # 1.96 · 0.5
     *band, line = found["curve-stability"].data
     assert line["y"] == pytest.approx([5 / 38, 0.5], rel=1e-5)  # 2·1.9/0.1
@@ -40,7 +40,7 @@ def test_lambda_max_trace_and_the_edge_of_stability() -> None:
 
 def test_rounds_of_unlike_samples_and_averages_are_not_joined() -> None:
     found = charts(model(1, 5.0), model(2, 6.0), model(3, 7.0, samples=32), model(4, 8.0, average="all"))
-    assert found["curve-lambda_max"].data[-1]["x"] == (1, 2)
+    assert found["curve-lambda_max"].data[-1]["x"] == [1, 2]
     assert charts(model(1, 5.0), model(2, 6.0, samples=32)) == {}
     assert charts() == {}
 
@@ -73,7 +73,7 @@ def test_an_adaptive_server_has_its_own_edge() -> None:
     ratios = {"preconditioned": {"value": 0.25, "stderr": 0.05}}
     found = charts({**model(1, 5.0), **ratios}, model(2, 6.0), {**model(3, 7.0), **ratios})
     *band, line = found["curve-server-stability"].data
-    assert (line["x"], line["y"]) == ((1, 3), [0.25, 0.25])
+    assert (line["x"], line["y"]) == ([1, 3], [0.25, 0.25])
     assert [edge["y"] for edge in band] == [[0.152002] * 2, [0.347998] * 2]
     assert found["curve-server-stability"].layout["shapes"][0]["y0"] == 1
     assert "curve-server-stability" not in charts({**model(1, 5.0), **ratios}, model(2, 6.0))

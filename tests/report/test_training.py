@@ -7,7 +7,7 @@ import pytest
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_record import RunRecord
-from fedscope.report.curves import convergence, diagnostics
+from fedscope.report.round_charts import convergence, diagnostics
 from fedscope.report.subjects import subjects
 from fedscope.report.training import final_accuracy, runs_table, training_table
 from tests.figures.records import run
@@ -66,6 +66,6 @@ def test_every_quantity_that_a_run_recorded_has_a_chart_by_round() -> None:
     assert list(charts) == [f"curve-{one.name}" for one in QUANTITIES]
     (trace,) = charts["curve-drift"].data
     assert (list(trace["x"]), list(trace["y"])) == ([2, 3, 4], [3, 3, 3])
-    assert charts["curve-drift"].alt == "Drift by round: FedAvg ends at 3 in round 4."
+    assert charts["curve-drift"].alt == "Drift by round: FedAvg ends at 3.000 in round 4."
     assert charts["curve-lambda_max"].caption.endswith("under --probe-curvature.")
     assert diagnostics(records[1:], who) == []

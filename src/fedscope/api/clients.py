@@ -15,14 +15,13 @@ from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.animation import is_film_file, save_film
-from fedscope.figures.clients.by_round import rounds_figure
-from fedscope.figures.clients.film import frame_figures
-from fedscope.figures.clients.from_records import draw
-from fedscope.figures.kinds import ClientsKind
+from fedscope.figures.clients.client_curves import rounds_figure
+from fedscope.figures.clients.round_figures import draw, frame_figures
+from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.client_rounds import RoundsKind, rounds_tables
-from fedscope.figures.text.clients import clients_tables
-from fedscope.figures.text.tables import Table
+from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.hessian_table import Table
 from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
 from fedscope.workflows.clients.clients_request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen

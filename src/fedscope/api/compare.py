@@ -11,14 +11,14 @@ from fedscope.api.printed_results import Drawn, axes_of, on_screen
 from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.errors import UserError, check_keywords
-from fedscope.figures import own_axes
-from fedscope.figures.kinds import SpectrumKind
-from fedscope.figures.provenance import made_from
-from fedscope.figures.spectrum.from_records import draw
+from fedscope.figures.embedded_record import made_from
+from fedscope.figures.figure_kinds import SpectrumKind
+from fedscope.figures.runs.row_dots import draw_forest
+from fedscope.figures.spectrum.hessian_figures import draw
 from fedscope.figures.style import paper_style
+from fedscope.figures.text.comparison_table import comparison_table
+from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import titles
-from fedscope.figures.text.tables import Table
-from fedscope.figures.text.verdicts import comparison_table
 from fedscope.records.differences import Difference, compared, differences_to_first
 from fedscope.workflows.requests import Request
 
@@ -77,7 +77,7 @@ class Comparison(Drawn):
             raise UserError(f"they were not compared in {quantity!r}; choose one of {', '.join(known)}")
         axes, names = axes_of(ax, height=0.7 + 0.25 * len(rows)), titles(self._records)
         with paper_style():
-            own_axes.forest(axes, names[1:], [row[0] for row in rows])
+            draw_forest(axes, names[1:], [row[0] for row in rows])
             axes.set_title(f"to {names[0]}")
         return axes
 

@@ -14,12 +14,12 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
-from fedscope.figures.kinds import SurfaceKind
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
+from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.surface.from_records import draw
+from fedscope.figures.surface.landscape_figures import draw
+from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import Table
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.workflows.landscape.landscape_command import landscapes
 from fedscope.workflows.landscape.named_slices import THROUGH, Plane

@@ -8,7 +8,7 @@ from fedscope.api.printed_results import Result
 from fedscope.api.sources import On, Weights, found
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.errors import check_keywords
-from fedscope.figures.text.tables import Table
+from fedscope.figures.text.hessian_table import Table
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.empirical_risk import LossOperator

@@ -13,11 +13,11 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, OperatorName
 from fedscope.errors import check_keywords
 from fedscope.figures import own_axes
-from fedscope.figures.kinds import SpectrumKind
-from fedscope.figures.provenance import made_from
-from fedscope.figures.spectrum.from_records import draw
+from fedscope.figures.embedded_record import made_from
+from fedscope.figures.figure_kinds import SpectrumKind
+from fedscope.figures.spectrum.hessian_figures import draw
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.tables import Table, hessian_table
+from fedscope.figures.text.hessian_table import Table, hessian_table
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Eigenvalue
 from fedscope.records.hessian_record import DensityEntry, HessianRecord, TraceEntry

@@ -9,9 +9,9 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedscope.figures.provenance import made_from
+from fedscope.figures.embedded_record import made_from
 from fedscope.figures.style import SINGLE_COLUMN, check_format, paper_style, save
-from fedscope.figures.text.tables import Table
+from fedscope.figures.text.hessian_table import Table
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.records.sharpness_record import SharpnessRecord

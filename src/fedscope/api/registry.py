@@ -10,7 +10,7 @@ from fedscope.api.run import Run
 from fedscope.api.sources import registry_folder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.figures.text.tables import Table
+from fedscope.figures.text.hessian_table import Table
 from fedscope.workflows.progress import SILENT, Reporter
 
 

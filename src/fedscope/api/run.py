@@ -13,12 +13,13 @@ from fedscope.checkpoints.registry.best import best
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.figures.kinds import RunsKind
+from fedscope.figures.figure_kinds import RunsKind
+from fedscope.figures.panel_axes import draw_panel
+from fedscope.figures.panels import Line, Panel
 from fedscope.figures.runs.drawings import draw
-from fedscope.figures.runs.lines import Line, Panel, draw_panel
 from fedscope.figures.style import paper_style
+from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import data_name, method_name
-from fedscope.figures.text.tables import Table
 from fedscope.records.run_curves import RunCurves, provenance
 from fedscope.workflows.run_records import run_records
 

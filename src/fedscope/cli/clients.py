@@ -12,9 +12,9 @@ from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.figures.kinds import ClientsKind
+from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.text.client_rounds import RoundsKind, by_run, rounds_tables
-from fedscope.figures.text.clients import clients_tables
+from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.labels import label
 from fedscope.workflows.clients.clients_request import (
     FAST,
@@ -31,7 +31,7 @@ from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
-    from fedscope.figures.text.tables import Table
+    from fedscope.figures.text.hessian_table import Table
     from fedscope.records.clients_record import ClientsRecord
 
 Kind = ClientsKind | RoundsKind
@@ -178,10 +178,9 @@ def _draw(
     found: "list[ClientsRecord]", kind: Kind, width: str, path: Path, registry: Path | None, seconds: float
 ) -> None:
     from fedscope.figures import animation, style
-    from fedscope.figures.clients.by_round import rounds_figure
-    from fedscope.figures.clients.film import frame_figures
-    from fedscope.figures.clients.from_records import draw
-    from fedscope.figures.provenance import made_from
+    from fedscope.figures.clients.client_curves import rounds_figure
+    from fedscope.figures.clients.round_figures import draw, frame_figures
+    from fedscope.figures.embedded_record import made_from
 
     inches, made = getattr(style, width), made_from(found)
     if animation.is_film_file(path):

@@ -30,10 +30,10 @@ def command(registry: Path, threads: int | None, out: Path) -> None:
     start, spent = time.perf_counter(), defaultdict[str, float](float)
     for name in FILES:
         check_target(out / name)
-    from fedscope.figures.provenance import made_from  # matplotlib and torch: not for --help
-    from fedscope.figures.spectrum import from_records as spectra
+    from fedscope.figures.embedded_record import made_from  # matplotlib and torch: not for --help
+    from fedscope.figures.spectrum import hessian_figures as spectra
     from fedscope.figures.style import save
-    from fedscope.figures.surface import from_records as surfaces
+    from fedscope.figures.surface import landscape_figures as surfaces
     from fedscope.workflows.demonstration import demo
 
     own = console.REPORTER

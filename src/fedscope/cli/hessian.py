@@ -16,7 +16,7 @@ from fedscope.cli.options.published_code import best_of_runs, request_of
 from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
-from fedscope.figures.kinds import SpectrumKind
+from fedscope.figures.figure_kinds import SpectrumKind
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.requests import LISTED, Engine, Request
@@ -257,8 +257,8 @@ def _content(records: Sequence[HessianRecord]) -> Any:
 
 
 def _draw(found: Sequence["MeasuredCheckpoint"], kind: SpectrumKind, path: Path) -> None:
-    from fedscope.figures.provenance import made_from
-    from fedscope.figures.spectrum.from_records import draw
+    from fedscope.figures.embedded_record import made_from
+    from fedscope.figures.spectrum.hessian_figures import draw
     from fedscope.figures.style import save
     from fedscope.workflows.curvature.influential_samples import images_of
 

@@ -7,7 +7,7 @@ import click
 
 from fedscope.cli.options import shared
 from fedscope.cli.options.command import Command
-from fedscope.figures.kinds import SpectrumKind
+from fedscope.figures.figure_kinds import SpectrumKind
 
 
 @click.command(
@@ -23,8 +23,8 @@ from fedscope.figures.kinds import SpectrumKind
 @shared.picture("hessian.png")
 def command(records: tuple[Path, ...], kind: SpectrumKind, out: str) -> None:
     """Draw RECORDS, the .json files that `fedscope hessian --json` wrote, without measuring again."""
-    from fedscope.figures.provenance import made_from, read_records
-    from fedscope.figures.spectrum.from_records import draw
+    from fedscope.figures.embedded_record import made_from, read_records
+    from fedscope.figures.spectrum.hessian_figures import draw
     from fedscope.figures.style import check_format, save
     from fedscope.records.saved_records import hessians
 

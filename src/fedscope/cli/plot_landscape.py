@@ -17,7 +17,7 @@ from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.figures.kinds import SurfaceKind
+from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.storage import write_text
 from fedscope.workflows.sources.targets import Targets
 
@@ -113,7 +113,7 @@ def command(
         import_module("fedscope.report")  # says now what it needs and is not installed
     else:
         _check_output(target, has_rounds=bool(round_range or saved) or directions == "pca")
-    from fedscope.figures.provenance import read_records
+    from fedscope.figures.embedded_record import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
     from fedscope.records.saved_records import landscapes as landscape_records
     from fedscope.workflows.landscape.landscape_command import landscapes  # torch: not for --help
@@ -184,8 +184,8 @@ def _check_only_drawn() -> None:
 
 
 def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
-    from fedscope.figures.text.geometry import geometry
     from fedscope.figures.text.labels import titles
+    from fedscope.figures.text.landscape_words import geometry
 
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):
@@ -213,10 +213,10 @@ def _write(
 ) -> None:
     """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film
-    from fedscope.figures.provenance import made_from
+    from fedscope.figures.embedded_record import made_from
     from fedscope.figures.style import save
     from fedscope.figures.surface import animation_frames as rounds
-    from fedscope.figures.surface.from_records import draw
+    from fedscope.figures.surface.landscape_figures import draw
 
     made = made_from(records)
     if path.suffix.lower() == ".html":

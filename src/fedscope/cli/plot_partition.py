@@ -10,7 +10,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings_options import settings
 from fedscope.cli.options.without_effect import flags_given
 from fedscope.cli.terminal import console
-from fedscope.figures.kinds import PartitionKind
+from fedscope.figures.figure_kinds import PartitionKind
 
 if TYPE_CHECKING:
     from fedscope.records.partition_record import PartitionRecord
@@ -57,7 +57,7 @@ def command(
     """
     import numpy as np
 
-    from fedscope.figures.runs.partition import partition_figure
+    from fedscope.figures.runs.partition_figure import partition_figure
     from fedscope.figures.style import check_format, save
     from fedscope.workflows.divided_data import partition  # torch: not for --help
 

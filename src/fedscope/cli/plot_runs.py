@@ -7,7 +7,7 @@ import click
 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
-from fedscope.figures.kinds import RunsKind
+from fedscope.figures.figure_kinds import RunsKind
 
 
 @click.command(
@@ -48,7 +48,7 @@ def command(
     from fedscope.checkpoints.registry.run_registry import RunRegistry
     from fedscope.cli.terminal import console
     from fedscope.errors import UserError
-    from fedscope.figures.provenance import read_records
+    from fedscope.figures.embedded_record import read_records
     from fedscope.figures.runs.drawings import draw
     from fedscope.figures.style import check_format, save
     from fedscope.records.run_curves import provenance, run_curves

@@ -77,7 +77,7 @@ def command(
     lasting = answer_files.is_lasting(targets)
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
-    from fedscope.figures.provenance import read_record
+    from fedscope.figures.embedded_record import read_record
     from fedscope.records.saved_records import read
     from fedscope.workflows.report_page import ReportRequest, report  # torch: not for --help
 

@@ -138,7 +138,7 @@ def command(
 def _shown(
     records: Sequence["SharpnessRecord"], found: "CorrelationRecord | None"
 ) -> Iterator[console.Piece]:
-    from fedscope.figures.text.sharpness import correlation_table, differences_table, sharpness_table
+    from fedscope.figures.text.sharpness_tables import correlation_table, differences_table, sharpness_table
 
     yield console.piece(sharpness_table(records))
     if any(record.reused for record in records):
@@ -151,8 +151,8 @@ def _shown(
 
 
 def _draw(records: Sequence["SharpnessRecord"], found: "CorrelationRecord | None", path: Path) -> None:
-    from fedscope.figures.provenance import made_from
-    from fedscope.figures.runs.sharpness import against_figure, values_figure
+    from fedscope.figures.embedded_record import made_from
+    from fedscope.figures.runs.sharpness_panels import against_figure, values_figure
     from fedscope.figures.style import save
 
     drawn = against_figure(found) if found else values_figure(records)

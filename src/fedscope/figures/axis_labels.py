@@ -6,8 +6,8 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 
 from fedscope.figures import style
+from fedscope.figures.digits import SUPERSCRIPTS
 from fedscope.figures.label_placement import fitting_size
-from fedscope.figures.numbers import SUPERSCRIPTS
 
 NORMS = {"eigenvector": "unit norm", "random": "filter-normalised"}  # of directions, by their names' kind
 TICKS = 4  # intervals between them at most

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from fedscope.figures import style
 
 Points = NDArray[np.float64]  # (k, 2)
 
+POINTS = 72.0  # per inch
 GAP = 1.2  # between a point's rim and its label
 RING = 3.0  # between neighbouring rings
 ANGLES = 24
@@ -39,6 +41,13 @@ def text_size(text: str, size: float) -> tuple[float, float]:
     """Return the width and height of plain or math text of ``size`` points in the current style."""
     found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath="$" in text)
     return float(found[0]), float(found[1])
+
+
+def width_of(axes: Axes) -> float:
+    """Return the width of ``axes`` in points."""
+    figure = axes.get_figure()
+    assert figure is not None
+    return float(POINTS * axes.bbox.width / figure.dpi)
 
 
 def fitting_size(text: str, room: float) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 
 import matplotlib.style
 import seaborn
-from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.typing import ColorType
@@ -136,13 +135,6 @@ def typeset(text: str) -> str:
     text = re.sub(r"\b([wpfF]_k|H_[ND])\b", r"$\1$", text)
     text = re.sub("[₀-₉]+", lambda digits: f"$_{{{digits[0].translate(_DIGITS)}}}$", text)
     return re.sub("[⁻⁰¹²³⁴-⁹]+", lambda digits: f"$^{{{digits[0].translate(_DIGITS)}}}$", text)
-
-
-def draw_grid(axes: Axes) -> None:
-    """Draw a grid behind what ``axes`` show, which are left open at the top and the right."""
-    axes.grid()
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def check_format(path: Path) -> str:

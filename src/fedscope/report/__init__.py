@@ -9,7 +9,7 @@ from typing import Any
 
 from fedscope.callable_module import make_callable
 from fedscope.errors import UserError
-from fedscope.figures.surface.from_records import draw
+from fedscope.figures.surface.landscape_figures import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
 from fedscope.figures.text.labels import data_name
 from fedscope.records.clients_record import ClientsRecord
@@ -17,12 +17,20 @@ from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis
-from fedscope.report import clients, curves, metrics, page, planes, provenance, spectra, training
+from fedscope.report import (
+    client_charts,
+    curvature_tables,
+    html_page,
+    origins,
+    round_charts,
+    slice_views,
+    spectra,
+    training,
+)
 from fedscope.report.clients_by_round import clients_by_round
+from fedscope.report.headlines import summary
 from fedscope.report.parting import round_parts
-from fedscope.report.rounds import curvature_by_round
-from fedscope.report.subjects import Subjects, key_of, subjects
-from fedscope.report.summary import summary
+from fedscope.report.subjects import Subjects, key_of, run_key, subjects
 
 __all__ = ["landscape_page", "report_page"]
 
@@ -57,8 +65,8 @@ def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
     """Return the page of landscapes alone."""
     if not landscapes:
         raise UserError("there is no landscape to draw: name a checkpoint")
-    for group in planes.groups(landscapes):
-        if reason := planes.obstacle(group):
+    for group in slice_views.groups(landscapes):
+        if reason := slice_views.obstacle(group):
             raise UserError(reason)
     who = subjects([], landscapes)
     return _page(_names(who), "Loss landscapes", [], [], landscapes, who)
@@ -83,15 +91,15 @@ def _page(
     shown = [(who[key_of(record.checkpoint)], record) for record in curvatures]
     density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
     charts = {
-        "convergence": [*curves.convergence(runs, who), *curvature_by_round(runs, who)],
+        "convergence": [*round_charts.convergence(runs, who), *round_charts.curvature_by_round(runs, who)],
         "parting": clients_by_round(runs, rounds, who),
-        "diagnostics": curves.diagnostics(runs, who),
+        "diagnostics": round_charts.diagnostics(runs, who),
         "density": [density] if density else [],
         "spectrum": [spectrum] if spectrum else [],
     }
     shown_rounds = [*rounds, *(one for run in runs for one in run.clients if one not in rounds)]
-    of_pairs = clients.pair_charts(shown)
-    drawn = [_drawn(place, group, who) for place, group in enumerate(planes.groups(landscapes))]
+    of_pairs = client_charts.pair_charts(shown)
+    drawn = [_drawn(place, group, who) for place, group in enumerate(slice_views.groups(landscapes))]
     context = {
         "title": title,
         "kind": kind,
@@ -100,42 +108,46 @@ def _page(
         "summary": summary(runs, curvatures, landscapes, who),
         "runs": training.runs_table(runs, who) if runs else None,
         "training": training.training_table(runs, who),
-        "curvature": metrics.curvature_table(runs, curvatures, who) if runs or curvatures else None,
-        "clients": clients.clients_table(shown),
-        "comparison": metrics.comparison(curvatures, who),
+        "curvature": curvature_tables.curvature_table(runs, curvatures, who) if runs or curvatures else None,
+        "clients": client_charts.clients_table(shown),
+        "comparison": curvature_tables.comparison(curvatures, who),
         "charts": charts,
         "pairs": of_pairs,
-        "target": curves.target(runs),
+        "target": round_charts.target(runs),
         "groups": drawn,
         "rounds": round_parts(rounds),
-        "of_rounds": [provenance.source_of_analysis(record) for record in shown_rounds],
-        "of_runs": [provenance.source_of_run(run) for run in runs],
-        "of_curvatures": [provenance.source_of_analysis(record) for record in curvatures],
+        "of_rounds": [origins.source_of_analysis(record) for record in shown_rounds],
+        "of_runs": [origins.source_of_run(run) for run in runs],
+        "of_curvatures": [origins.source_of_analysis(record) for record in curvatures],
     }
     parts = (*charts.values(), *of_pairs.values(), *(group["lines"] for group in drawn))
     every = [chart for part in parts for chart in part]
     data = {
         "charts": {chart.id: {"data": chart.data, "layout": chart.layout} for chart in every},
         "planes": [group["scene"] for group in drawn],
-        "curves": curves.series(runs, who),
+        "curves": [
+            {"name": who[run_key(run)].name, "accuracy": round_charts.accuracies(run)} for run in runs
+        ],
     }
-    return page.render(context, data, provenance.provenance(runs, [*curvatures, *landscapes, *shown_rounds]))
+    return html_page.render(
+        context, data, origins.provenance(runs, [*curvatures, *landscapes, *shown_rounds])
+    )
 
 
-def _drawn(place: int, group: planes.Group, who: Subjects) -> dict[str, Any]:
-    obstacle = planes.obstacle(group)
+def _drawn(place: int, group: slice_views.SlicesGroup, who: Subjects) -> dict[str, Any]:
+    obstacle = slice_views.obstacle(group)
     flat = group.is_line or obstacle
     return {
         "title": group.title,
         "obstacle": obstacle,
-        "lines": planes.line_charts(group, who, place) if group.is_line and not obstacle else [],
-        "scene": None if flat else planes.plane_data(group, who),
-        "pictures": [] if flat else _pictures(planes.newest(group)),
-        "captions": [planes.caption(record) for record in planes.newest(group)],
-        "sources": [provenance.source_of_analysis(record) for record in group.records],
+        "lines": slice_views.line_charts(group, who, place) if group.is_line and not obstacle else [],
+        "scene": None if flat else slice_views.plane_data(group, who),
+        "pictures": [] if flat else _pictures(slice_views.newest(group)),
+        "captions": [slice_views.caption(record) for record in slice_views.newest(group)],
+        "sources": [origins.source_of_analysis(record) for record in group.records],
     }
 
 
 def _pictures(records: Sequence[LandscapeRecord]) -> list[str]:
     parts = [records[i : i + MOST_CHECKPOINTS] for i in range(0, len(records), MOST_CHECKPOINTS)]
-    return [page.picture(draw(part)) for part in parts]
+    return [html_page.picture(draw(part)) for part in parts]

@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import matrices_of
-from fedscope.figures.clients.panels import MOST_CLIENTS
-from fedscope.figures.kinds import ClientsKind
-from fedscope.figures.text.clients import clients_tables
+from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw
+from fedscope.figures.figure_kinds import ClientsKind
+from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import Table
 from fedscope.records.clients_record import ClientsRecord
-from fedscope.report import page
-from fedscope.report.cells import SortableTable, told
+from fedscope.report import html_page
+from fedscope.report.sortable_table import SortableTable, told
 
 ALTS: Mapping[ClientsKind, str] = {
     "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
@@ -33,7 +32,7 @@ def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
                 for index, table in enumerate(clients_tables(record))
             ],
             "pictures": [
-                {"src": page.picture(draw([record], kind, width=style.DOUBLE_COLUMN)), "alt": ALTS[kind]}
+                {"src": html_page.picture(draw([record], kind, width=style.DOUBLE_COLUMN)), "alt": ALTS[kind]}
                 for kind in _kinds(record)
             ],
         }

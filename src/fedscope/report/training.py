@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fedscope.checkpoints.registry.best import chosen_on
 from fedscope.figures.text.labels import data_name
 from fedscope.records.run_record import RunRecord, Stated
-from fedscope.report.cells import MISSING, UNSAID, Cell, SortableTable
-from fedscope.report.curves import accuracies, best
+from fedscope.report.round_charts import accuracies, best
+from fedscope.report.sortable_table import MISSING, UNSAID, Cell, SortableTable
 from fedscope.report.subjects import Subject, Subjects, run_key
 
 

@@ -9,11 +9,11 @@ from PIL import Image
 
 from fedscope.errors import UserError
 from fedscope.figures.animation import save_film
-from fedscope.figures.clients.by_round import rounds_figure
-from fedscope.figures.clients.film import frame_figures
-from fedscope.figures.provenance import made_from, read_record
+from fedscope.figures.clients.client_curves import rounds_figure
+from fedscope.figures.clients.round_figures import frame_figures
+from fedscope.figures.embedded_record import made_from, read_record
 from fedscope.figures.text.client_rounds import rounds_tables
-from fedscope.figures.text.clients import amount_text
+from fedscope.figures.text.client_tables import amount_text
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_curves import RunCurves
 from fedscope.statistics.standard_errors import interval

@@ -10,11 +10,11 @@ from matplotlib.transforms import Bbox
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.from_records import draw
 from fedscope.figures.clients.matrices import order_of
-from fedscope.figures.kinds import ClientsKind
+from fedscope.figures.clients.round_figures import draw
+from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.clients import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
+from fedscope.figures.text.client_tables import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
 
 from .records import record
@@ -93,7 +93,7 @@ def test_the_cost_of_averaging_is_that_of_its_loss() -> None:
         heights = [bar.get_height() for bar in axes.patches if isinstance(bar, Rectangle)]
         terms = ("measured", "first", "second", "remainder")
         assert heights == pytest.approx([getattr(c, term).value for term in terms for c in drift.clients])
-    assert [axes.get_ylabel() for axes in panels] == ["global loss $F$", "own loss $f_k$"]
+    assert [axes.get_ylabel() for axes in panels] == ["global loss F", "own loss $f_k$"]
 
 
 def test_gaps_are_called_by_the_cells_that_they_are_of() -> None:

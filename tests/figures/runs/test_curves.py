@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.curves import panels_figure, rounds_figure
-from fedscope.figures.runs.lines import Line, Panel
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Line, Panel, Ticks
+from fedscope.figures.runs.accuracy_curves import rounds_figure
 from fedscope.figures.style import curve_look
 
 ROUNDS = np.arange(1.0, 61.0)
@@ -69,7 +70,7 @@ def test_the_legend_reads_row_by_row() -> None:
 def test_bands_and_levels() -> None:
     spread = Line("s", np.array([0.01, 0.1]), np.array([50.0, 52.0]), np.array([1.0, 2.0]))
     level = Line("FedAvg", np.array([0.0]), np.array([49.0]), np.array([0.5]), level=True)
-    (axes,) = panels_figure([Panel([spread, level], "α", "accuracy (%)")], x_scale="log").axes
+    (axes,) = panels_figure([Panel([spread, level], "α", "accuracy (%)", x=Ticks(scale="log"))]).axes
     low, high = axes.dataLim.intervaly
     assert (low, high) == (pytest.approx(48.5), pytest.approx(54.0))
     wide = Line("m", ROUNDS, ROUNDS, np.full(60, 3.0))

@@ -14,9 +14,9 @@ from matplotlib.text import Text
 from scipy.stats import norm, t
 
 from fedscope.errors import UserError
-from fedscope.figures.kinds import RunsKind
+from fedscope.figures.figure_kinds import RunsKind
 from fedscope.figures.runs import drawings
-from fedscope.figures.runs.groups import Group
+from fedscope.figures.runs.groups import SeedGroup
 from fedscope.figures.runs.groups import groups as grouped
 from fedscope.records.run_curves import SCHEMA, run_curves
 from fedscope.statistics.standard_errors import interval
@@ -29,7 +29,7 @@ def draw(records: list[dict[str, Any]], kind: RunsKind, **words: str) -> Figure:
     return drawings.draw(run_curves(records), kind, **words)
 
 
-def groups(records: list[dict[str, Any]]) -> list[Group]:
+def groups(records: list[dict[str, Any]]) -> list[SeedGroup]:
     return grouped(run_curves(records))
 
 
@@ -159,7 +159,8 @@ def test_the_gap_is_test_less_training_loss_of_the_model_that_counts() -> None:
 def test_layers_stand_from_the_input_down() -> None:
     (axes,) = draw([record(), record("fedprox")], "layers", title="Layers").axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["conv1.*", "fc.*"]
-    assert axes.get_ylim()[0] > axes.get_ylim()[1]
+    first, second = (label.get_position()[1] for label in axes.get_yticklabels())
+    assert (first > second) == (axes.get_ylim()[0] < axes.get_ylim()[1])
     bare = record(curvature=[{**curvature("fedavg04", 4), "layers": []}])
     with pytest.raises(UserError, match="--layers"):
         draw([bare], "layers")

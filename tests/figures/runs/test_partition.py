@@ -7,7 +7,7 @@ from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.figure import Figure
 
 from fedscope.figures import style
-from fedscope.figures.runs.partition import legend_sizes, partition_figure
+from fedscope.figures.runs.partition_figure import legend_sizes, partition_figure
 
 COUNTS = np.array([[4, 0, 16], [1, 9, 0]])
 

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.tradeoff import Point, tradeoff_figure
+from fedscope.figures.runs.tradeoff import MethodPoint, tradeoff_figure
 
 PAIR = [
-    Point("FedAvg", {"λ_max": (17.5, 0.5), "trace": (3460.0, 43.0)}, (34.0, 0.5)),
-    Point("FedAvg+MAN", {"λ_max": (15.5, 0.3), "trace": (2097.0, 28.0)}, (42.5, 0.5)),
+    MethodPoint("FedAvg", {"λ_max": (17.5, 0.5), "trace": (3460.0, 43.0)}, (34.0, 0.5)),
+    MethodPoint("FedAvg+MAN", {"λ_max": (15.5, 0.3), "trace": (2097.0, 28.0)}, (42.5, 0.5)),
 ]
-OTHER = Point("FedSAM", {"λ_max": (13.3, 0.2), "trace": (2327.0, 31.0)}, (35.0, 0.5))
+OTHER = MethodPoint("FedSAM", {"λ_max": (13.3, 0.2), "trace": (2327.0, 31.0)}, (35.0, 0.5))
 
 
 def test_an_arrow_leads_from_a_method_to_what_adds_to_it() -> None:
@@ -41,7 +41,7 @@ def test_bars_are_95_per_cent_and_all_of_them_are_inside() -> None:
 
 
 def test_what_has_no_place_is_refused() -> None:
-    lost = Point("a", {"λ_max": (float("nan"), 0.0)}, (1.0, 0.0))
+    lost = MethodPoint("a", {"λ_max": (float("nan"), 0.0)}, (1.0, 0.0))
     with pytest.raises(UserError, match=r" a .*finite"):
         tradeoff_figure([lost], y_label="y")
     with pytest.raises(UserError, match="24 methods, not 0"):

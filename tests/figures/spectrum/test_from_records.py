@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.spectrum.from_records import draw
+from fedscope.figures.spectrum.hessian_figures import draw
 from fedscope.records.hessian_record import HessianRecord
 from tests.figures.cases import crossing, eigenvalues, spectrum
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.spectrum.from_records import draw
-from fedscope.figures.spectrum.influence import Concentration, influence_figure
+from fedscope.figures.spectrum.hessian_figures import draw
+from fedscope.figures.spectrum.sample_shares import Concentration, influence_figure
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.influence_entry import Holders, influence_entry
 from tests.figures.records import curvature
@@ -56,7 +56,8 @@ def test_the_curve_is_the_cumulative_share_of_the_sorted_parts() -> None:
     assert drawn[:, 1].tolist() == pytest.approx((ordered.cumsum() / ordered.sum()).tolist())
     mark = float(np.ravel(lines[1].get_xdata())[0]), float(np.ravel(lines[1].get_ydata())[0])
     assert mark == pytest.approx((0.01, ordered[:3].sum() / ordered.sum()))
-    (legend,) = figure.legends
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
     texts = [text.get_text() for text in legend.get_texts()]
     assert [text.split(":")[0] for text in texts] == ["FedAvg", "FedProx", "equal parts of all samples"]
     share = f"{100 * ordered[:3].sum() / ordered.sum():.3g} %"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fedscope.errors import UserError
 from fedscope.figures import animation as film
-from fedscope.figures.provenance import read_record
+from fedscope.figures.embedded_record import read_record
 from fedscope.figures.surface.animation_frames import frame_figures, frames, is_film, strip_figure
 from tests.figures.cases import bowl, film_records, recorded, trajectory
 

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.figures import style
-from fedscope.figures.kinds import SurfaceKind
+from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.figures.surface.marks import has_distances, kind_and_numbers, short_labels
 from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.landscape.surfaces.surface_results import Mark

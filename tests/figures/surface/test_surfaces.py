@@ -17,7 +17,7 @@ from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.kinds import SurfaceKind
+from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.landscape.surfaces.surface_results import Axis, Surface
 from tests.figures.cases import bowl, drift

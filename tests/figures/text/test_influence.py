@@ -5,7 +5,7 @@ from rich.cells import cell_len
 from fedscope.cli.terminal import console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.text.advice import holders_unknown, redrawn
-from fedscope.figures.text.influence import influence_tables, percent
+from fedscope.figures.text.influence_tables import influence_tables, percent
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.influence_entry import Holders, influence_entry
 from tests.figures.records import curvature

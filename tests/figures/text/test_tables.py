@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.text.tables import all_rows, hessian_table
-from fedscope.figures.text.verdicts import comparison_table
+from fedscope.figures.text.comparison_table import comparison_table
+from fedscope.figures.text.hessian_table import all_rows, hessian_table
 from fedscope.records.hessian_record import HessianRecord
 
 PROBLEM = {"model": "resnet8", "dataset": "digits", "samples": 512, "operator": "hessian", "reading": "paper"}

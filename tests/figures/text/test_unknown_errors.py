@@ -2,10 +2,10 @@
 
 import math
 
-from fedscope.figures.text.clients import NO_ERROR_NOTE as OF_CLIENTS
-from fedscope.figures.text.clients import clients_tables
-from fedscope.figures.text.sharpness import NO_ERROR_NOTE as OF_SHARPNESS
-from fedscope.figures.text.sharpness import sharpness_table
+from fedscope.figures.text.client_tables import NO_ERROR_NOTE as OF_CLIENTS
+from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.sharpness_tables import NO_ERROR_NOTE as OF_SHARPNESS
+from fedscope.figures.text.sharpness_tables import sharpness_table
 from fedscope.records.clients_record import ClientsRecord
 from tests.figures.clients.records import record as clients
 from tests.records.test_sharpness_record import quantity, record

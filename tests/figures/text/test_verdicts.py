@@ -4,8 +4,8 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.figures.text.advice import advice
-from fedscope.figures.text.tables import Table
-from fedscope.figures.text.verdicts import comparison_table, surprises
+from fedscope.figures.text.comparison_table import comparison_table, surprises
+from fedscope.figures.text.hessian_table import Table
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.saved_records import hessians
 

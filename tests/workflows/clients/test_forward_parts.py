@@ -11,8 +11,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
-from fedscope.figures.clients.from_records import draw
-from fedscope.figures.text.clients import clients_tables
+from fedscope.figures.clients.round_figures import draw
+from fedscope.figures.text.client_tables import clients_tables
 from fedscope.landscape.paths.barriers import pair_barriers
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.workflows.clients.clients_request import ClientsRequest

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.choices import ProductsName
 from fedscope.errors import UserError
-from fedscope.figures.text.tables import hessian_table
+from fedscope.figures.text.hessian_table import hessian_table
 from fedscope.landscape.loss import flat_loss
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import frozen_copy

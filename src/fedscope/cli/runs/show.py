@@ -160,7 +160,7 @@ def _diagnostics(metrics: Sequence[Round]) -> console.Piece:
 def links(registry: RunRegistry, reference: str) -> list["Link"]:
     """Return the chain from a figure, an analysis, a checkpoint or a run back to the code."""
     from fedscope.checkpoints.registry.provenance_chain import checkpoint_links, record_links
-    from fedscope.figures.provenance import read_record
+    from fedscope.figures.embedded_record import read_record
 
     if Path(reference).suffix.lower() in RECORDS:
         return list(record_links(registry, reference, read_record(Path(reference))))

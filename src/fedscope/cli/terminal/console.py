@@ -37,7 +37,7 @@ from fedscope.workflows.progress import Progress as Steps
 from fedscope.workflows.progress import Reporter
 
 if TYPE_CHECKING:
-    from fedscope.figures.text.tables import Table as TextTable
+    from fedscope.figures.text.hessian_table import Table as TextTable
 
 T = TypeVar("T")
 Piece = Sequence[Any]  # of what a command prints, as plain data

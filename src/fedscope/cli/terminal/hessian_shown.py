@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.figures.text.advice import advice, holders_unknown, plain_form, redrawn, who_is_who
-from fedscope.figures.text.influence import influence_tables
+from fedscope.figures.text.hessian_table import all_rows, hessian_table
+from fedscope.figures.text.influence_tables import influence_tables
 from fedscope.figures.text.labels import label
-from fedscope.figures.text.tables import all_rows, hessian_table
 from fedscope.records.hessian_record import HessianRecord
 
 SMALL = 0.3  # ηaλ_max, up to which local steps are linear in the gradient within some 15 %
@@ -109,7 +109,7 @@ def _unconverged(record: HessianRecord) -> str:
 
 
 def _compared(records: Sequence[HessianRecord]) -> Iterator[console.Piece]:
-    from fedscope.figures.text.verdicts import comparison_table
+    from fedscope.figures.text.comparison_table import comparison_table
 
     try:
         table = comparison_table(records)

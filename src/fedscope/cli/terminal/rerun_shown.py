@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from fedscope.cli.terminal import console
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.reproduce.artefacts.rerun import Change, Check, Outcome
 
 _COLUMNS = ("method", "column", "quantity", "rerun", "gallery", "difference", "")

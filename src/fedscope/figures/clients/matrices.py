@@ -1,29 +1,30 @@
 """Matrices of the pairs of clients, in the order of a hierarchical clustering: overlaps, and H_D."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
 from scipy.spatial.distance import squareform
 
+from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
-from fedscope.figures.clients.panels import NOTE_LINE, TITLE_LINE, TOP, lacking
-from fedscope.figures.inch_layout import POINTS, Page, wrapped
+from fedscope.figures.panels import Matrix, Values
+from fedscope.figures.spectrum.client_pairs import client_panel, matrices_figure
 from fedscope.figures.text.labels import label
 from fedscope.records.clients_record import ClientsRecord
 
-SMALLEST = 4.5  # numbers in the cells, in points
-MOST_NAMED = 20
 
-# inches
-LEFT, RIGHT, GAP, BAR, BAR_LABELS, HEADING, BOTTOM = 0.45, 0.1, 0.55, 0.07, 0.22, 0.16, 0.34
-LARGEST_SIDE = 2.6
+def lacking(record: ClientsRecord, part: str, only: str) -> NoReturn:
+    """Refuse a record without what a picture shows."""
+    raise UserError(
+        f"the record of {label(record.checkpoint)} has no {part}: measure it with 'fedscope clients --only "
+        f"{only} --json FILE'"
+    )
 
 
-def order_of(similarity: Grid) -> list[int]:
+def order_of(similarity: Values) -> list[int]:
     """Return rows of a (K, K) similarity in the order of its hierarchical clustering, likest beside each
     other.
 
@@ -44,9 +45,9 @@ def order_of(similarity: Grid) -> list[int]:
     return [int(i) for i in leaves_list(optimal_leaf_ordering(linkage(flat, "average"), flat))]
 
 
-def matrices_of(record: ClientsRecord) -> list[tuple[str, Grid, bool]]:
+def matrices_of(record: ClientsRecord) -> list[tuple[str, Values, bool]]:
     """Return the matrices that a record has: each one's name, numbers, and whether the global model is in."""
-    grids: list[tuple[str, Grid, bool]] = []
+    grids: list[tuple[str, Values, bool]] = []
     if record.overlap:
         name = f"overlap of the top {record.overlap.k}"
         grids.append((name, np.array(record.overlap.matrix, dtype=np.float64), True))
@@ -75,30 +76,16 @@ def matrix_figure(
     count = len(record.clients)
     order = _order([one for one in among if one.numbers == record.numbers][-1] if among else record)
     ranges = _ranges(among or [record])
-    across = len(grids) if width >= style.WIDE_COLUMN else 1
-    rows = -(-len(grids) // across)
-    side = min(LARGEST_SIDE, (width - LEFT - RIGHT - (across - 1) * GAP) / across)
-    notes = "clients in the order of a hierarchical clustering of the first matrix (average linkage)"
-    with style.paper_style():
-        lines = wrapped(notes, width=width - 0.1, size=style.SMALL_SIZE)
-        band = HEADING + side + BOTTOM + BAR + BAR_LABELS
-        top = TOP + TITLE_LINE + 0.05
-        page = Page(width=width, height=top + rows * band + NOTE_LINE * len(lines) + 0.04)
-        title = wrapped(label(record.checkpoint), width=width, size=style.TITLE_SIZE)[0]
-        page.write(title, center=width / 2, top=TOP, fontsize=style.TITLE_SIZE, fontweight="bold")
-        page.write_notes(lines, top=top + rows * band, step=NOTE_LINE)
-        total = across * side + (across - 1) * GAP
-        for place, (name, grid, with_global) in enumerate(grids):
-            row, column = divmod(place, across)
-            left = LEFT + (width - LEFT - RIGHT - total) / 2 + column * (side + GAP)
-            above = top + row * band
-            page.write(style.typeset(name) if "$" not in name else name, center=left + side / 2, top=above,
-                       fontsize=style.TEXT_SIZE)  # fmt: skip
-            chosen = [*order, count] if with_global else order
-            names = [str(record.numbers[i]) if i < count else "global" for i in chosen]
-            square = grid[np.ix_(chosen, chosen)]
-            _draw(page, square, names, ranges[name], left=left, top=above + HEADING, side=side)
-    return page.figure
+    panels = []
+    for name, grid, with_global in grids:
+        chosen = [*order, count] if with_global else order
+        names = [str(record.numbers[i]) if i < count else "global" for i in chosen]
+        panels.append(client_panel(Matrix(grid[np.ix_(chosen, chosen)], names, *ranges[name]), name))
+    return matrices_figure(
+        panels, columns=len(grids) if width >= style.WIDE_COLUMN else 1, width=width,
+        title=label(record.checkpoint),
+        notes="clients in the order of a hierarchical clustering of the first matrix (average linkage)",
+    )  # fmt: skip
 
 
 def _order(record: ClientsRecord) -> list[int]:
@@ -108,7 +95,7 @@ def _order(record: ClientsRecord) -> list[int]:
     return order_of(-first if name.startswith("barriers") else first)
 
 
-def _ranges(records: Sequence[ClientsRecord]) -> dict[str, Normalize]:
+def _ranges(records: Sequence[ClientsRecord]) -> dict[str, tuple[float, float]]:
     """Return the colour scale of each matrix by its name: of the finite numbers beside the diagonal."""
     found: dict[str, list[float]] = {}
     for record in records:
@@ -116,18 +103,4 @@ def _ranges(records: Sequence[ClientsRecord]) -> dict[str, Normalize]:
             beside = grid[~np.eye(len(grid), dtype=bool)]
             found.setdefault(name, []).extend(beside[np.isfinite(beside)])
     ends = {name: (min(shown), max(shown)) if shown else (0.0, 1.0) for name, shown in found.items()}
-    return {name: Normalize(min(low, 0.0), high if high > 0 else 1.0) for name, (low, high) in ends.items()}
-
-
-def _draw(
-    page: Page, grid: Grid, names: Sequence[str], norm: Normalize, *, left: float, top: float, side: float
-) -> None:
-    axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=side))
-    shown = grid.copy()
-    np.fill_diagonal(shown, np.nan)
-    draw_client_matrix(
-        axes, shown, norm, names, most_named=MOST_NAMED, room=0.88 * side * POINTS / len(grid),
-        smallest=SMALLEST,
-    )  # fmt: skip
-    bar_box = page.box(left=left, top=top + side + BOTTOM, width=side, height=BAR)
-    draw_color_bar(page.figure, page.figure.add_axes(bar_box), norm)
+    return {name: (min(low, 0.0), high if high > 0 else 1.0) for name, (low, high) in ends.items()}

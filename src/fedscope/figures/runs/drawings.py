@@ -12,14 +12,15 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.intervals import reach, reach_of, reach_over_seeds
-from fedscope.figures.kinds import RunsKind
-from fedscope.figures.runs.by_round import curvature_figure, diagnostics_figure, stability_figure
-from fedscope.figures.runs.curves import panels_figure, rounds_figure
-from fedscope.figures.runs.groups import Group, accuracy_line, cut, groups, rounds_of, spread_of
-from fedscope.figures.runs.layers import layer_figure
-from fedscope.figures.runs.lines import Panel, Values
-from fedscope.figures.runs.tradeoff import Point, Reach, tradeoff_figure
+from fedscope.figures.figure_kinds import RunsKind
+from fedscope.figures.half_intervals import reach, reach_of, reach_over_seeds
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Panel, Values
+from fedscope.figures.runs.accuracy_curves import rounds_figure
+from fedscope.figures.runs.groups import SeedGroup, accuracy_line, cut, groups, rounds_of, spread_of
+from fedscope.figures.runs.quantity_curves import curvature_figure, diagnostics_figure, stability_figure
+from fedscope.figures.runs.row_dots import layer_figure
+from fedscope.figures.runs.tradeoff import MethodPoint, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
 from fedscope.records.run_curves import CURVATURE, RunCurves, accuracy_at, curvature_at, gap_at, name_of
 
@@ -42,12 +43,12 @@ def draw(records: Sequence[RunCurves], kind: RunsKind, *, title: str = "") -> Fi
     return _DRAWINGS[kind](groups(records), title)
 
 
-def _accuracy(found: Sequence[Group], title: str) -> Figure:
+def _accuracy(found: Sequence[SeedGroup], title: str) -> Figure:
     lines = [accuracy_line(group, rounds_of(group)) for group in found]
     return rounds_figure(lines, y_label="test accuracy (%)", title=title, caption=spread_of(found))
 
 
-def _bytes(found: Sequence[Group], title: str) -> Figure:
+def _bytes(found: Sequence[SeedGroup], title: str) -> Figure:
     sent = [np.mean([cut(r, r.metrics.bytes, group) for r in group.records], axis=0) for group in found]
     largest = max(float(values.max()) for values in sent)
     unit = next((name for name, size in UNITS.items() if largest >= size), "kB")
@@ -60,7 +61,7 @@ def _bytes(found: Sequence[Group], title: str) -> Figure:
     return panels_figure([Panel(lines, *axes)], title=title, caption=spread_of(found))
 
 
-def _sharpness(found: Sequence[Group], title: str) -> Figure:
+def _sharpness(found: Sequence[SeedGroup], title: str) -> Figure:
     heights = [
         [(100 * value, 100 * reach(error)) for value, error in map(accuracy_at, group.records)]
         for group in found
@@ -68,12 +69,14 @@ def _sharpness(found: Sequence[Group], title: str) -> Figure:
     return _tradeoff(found, heights, "test accuracy (%)", title)
 
 
-def _gap(found: Sequence[Group], title: str) -> Figure:
+def _gap(found: Sequence[SeedGroup], title: str) -> Figure:
     heights = [[(gap_at(record), np.nan) for record in group.records] for group in found]
     return _tradeoff(found, heights, "test loss − training loss", title)
 
 
-def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_label: str, title: str) -> Figure:
+def _tradeoff(
+    found: Sequence[SeedGroup], heights: Sequence[Sequence[Reach]], y_label: str, title: str
+) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at(records)
     measured, points = iter(curvature), []
@@ -83,11 +86,11 @@ def _tradeoff(found: Sequence[Group], heights: Sequence[Sequence[Reach]], y_labe
             name + FLATTER: _mean(np.array([(pick(one).value, reach_of(pick(one))) for one in own]))
             for name, pick in CURVATURE.items()
         }
-        points.append(Point(group.name, across, _mean(np.array(height))))
+        points.append(MethodPoint(group.name, across, _mean(np.array(height))))
     return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(found, samples))
 
 
-def _conditions(found: Sequence[Group], samples: int) -> str:
+def _conditions(found: Sequence[SeedGroup], samples: int) -> str:
     records = [record for group in found for record in group.records]
     parts = [", ".join(dict.fromkeys(data_name(record.dataset) for record in records))]
     rounds = sorted({record.at.round for record in records})
@@ -99,7 +102,7 @@ def _conditions(found: Sequence[Group], samples: int) -> str:
     return f"{', '.join(parts)}; curvature on {samples:,} training samples; {bars}"
 
 
-def _seeds(found: Sequence[Group]) -> str:
+def _seeds(found: Sequence[SeedGroup]) -> str:
     counts = [len(group.records) for group in found]
     if len(set(counts)) == 1:
         return "one seed" if counts[0] == 1 else f"{counts[0]} seeds"
@@ -108,7 +111,7 @@ def _seeds(found: Sequence[Group]) -> str:
     return f"{max(counts)} seeds of {' and '.join(most)}, {rest} of the others"
 
 
-def _layers(found: Sequence[Group], title: str) -> Figure:
+def _layers(found: Sequence[SeedGroup], title: str) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at([_with_layers(record) for record in records])
     by_layer = [{layer.name: (layer.value, reach_of(layer)) for layer in one.layers} for one in curvature]
@@ -141,7 +144,7 @@ def _mean(values: Values) -> Reach:
     return float(values[:, 0].mean()), float(values[0, 1] if half is None else half)
 
 
-_DRAWINGS: dict[RunsKind, Callable[[Sequence[Group], str], Figure]] = {
+_DRAWINGS: dict[RunsKind, Callable[[Sequence[SeedGroup], str], Figure]] = {
     "accuracy": _accuracy, "bytes": _bytes, "rounds": curvature_figure, "stability": stability_figure,
     "sharpness": _sharpness, "gap": _gap, "layers": _layers, "drift": partial(diagnostics_figure, "drift"),
     "steps": partial(diagnostics_figure, "steps"), "local": partial(diagnostics_figure, "local"),

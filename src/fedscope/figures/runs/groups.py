@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedscope.errors import UserError
-from fedscope.figures.intervals import reach_over_seeds
-from fedscope.figures.runs.lines import Line, Values
+from fedscope.figures.half_intervals import reach_over_seeds
+from fedscope.figures.panels import Line, Values
 from fedscope.figures.text.labels import family, method_name
 from fedscope.records.run_curves import RunCurves
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """Runs of one name that differ in their seed."""
 
     name: str
@@ -21,7 +21,7 @@ class Group:
     records: Sequence[RunCurves]
 
 
-def groups(records: Sequence[RunCurves]) -> list[Group]:
+def groups(records: Sequence[RunCurves]) -> list[SeedGroup]:
     """Return the runs grouped by everything but the seed, named by method where each has its own.
 
     Of two runs after the same round it does not count how many rounds each was to have.
@@ -33,13 +33,15 @@ def groups(records: Sequence[RunCurves]) -> list[Group]:
         found.setdefault(repr(key), []).append(record)
     methods = [method_name(own[0].method) for own in found.values()]
     names = methods if len(set(methods)) == len(methods) else [own[0].run for own in found.values()]
-    every = [Group(name, family(name, names), own) for name, own in zip(names, found.values(), strict=True)]
+    every = [
+        SeedGroup(name, family(name, names), own) for name, own in zip(names, found.values(), strict=True)
+    ]
     families = [group.family or group.name for group in every]
     # a method that adds to another comes after it
     return sorted(every, key=lambda one: (families.index(one.family or one.name), one.name != one.family))
 
 
-def accuracy_line(group: Group, x: Values) -> Line:
+def accuracy_line(group: SeedGroup, x: Values) -> Line:
     """Return the test accuracy [%] over ``x`` (m,), with its 95 % interval over seeds."""
     values = 100 * np.array([cut(record, record.metrics.accuracy, group) for record in group.records])
     return Line(
@@ -53,12 +55,12 @@ def percent_band(values: Values) -> Values | None:
     return None if half is None else np.minimum(half, [mean, 100 - mean])
 
 
-def rounds_of(group: Group) -> Values:
+def rounds_of(group: SeedGroup) -> Values:
     """Return the numbers of the rounds that all runs of a group have, (m,)."""
     return cut(group.records[0], group.records[0].metrics.round, group)
 
 
-def cut(record: RunCurves, column: Sequence[float], group: Group) -> Values:
+def cut(record: RunCurves, column: Sequence[float], group: SeedGroup) -> Values:
     """Return a column of the metrics, as far as all runs of the group go."""
     shortest = min(len(one.metrics.round) for one in group.records)
     if not shortest:
@@ -66,7 +68,7 @@ def cut(record: RunCurves, column: Sequence[float], group: Group) -> Values:
     return np.array(column[:shortest], dtype=np.float64)
 
 
-def spread_of(found: Sequence[Group]) -> str:
+def spread_of(found: Sequence[SeedGroup]) -> str:
     """Return in words what bands are; nothing where every group has one seed."""
     counts = sorted({len(group.records) for group in found})
     if counts == [1]:

@@ -5,32 +5,28 @@ A method that adds to another has its colour, and an arrow leads to it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MaxNLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.axis_labels import dress_axis
-from fedscope.figures.color_scale import format_value
-from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.label_placement import Points, place, samples, text_size
+from fedscope.figures.label_placement import POINTS, Points, place, samples, text_size, width_of
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Dots, Panel, Part, Ticks
 from fedscope.figures.text.labels import family
 
 MOST_POINTS = 24
 MARKER = 5.0  # diameter in points
 MARGINS = ((0.08, 0.07), (0.2, 0.07))  # of the axes' width and height, below and above the points
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.48, 0.08, 0.06, 0.34
-HIGH, GAP = 2.35, 0.16
-TITLE_LINE, SMALL_LINE, KEY_LINE = 0.16, 0.115, 0.16
+HIGH, LEFT = 2.35, 0.48  # inches
 
 Reach = tuple[float, float]  # value and half of its 95 % interval, NaN where there is none
+Colors = Mapping[str, tuple[str, style.Color]]
 
 
 def colors_by_family(names: Sequence[str]) -> dict[str, tuple[str, style.Color]]:
@@ -41,7 +37,7 @@ def colors_by_family(names: Sequence[str]) -> dict[str, tuple[str, style.Color]]
 
 
 @dataclass(frozen=True)
-class Point:
+class MethodPoint:
     """One method: its name, its place by the axis' name, and its height."""
 
     name: str
@@ -49,18 +45,8 @@ class Point:
     y: Reach
 
 
-@dataclass(frozen=True)
-class _Mark(Point):
-    """A point, and how it is drawn."""
-
-    base: str  # the method that it adds to, or itself
-    color: style.Color
-    filled: bool
-    label: str  # empty where colour and fill identify it
-
-
 def tradeoff_figure(
-    points: Sequence[Point],
+    points: Sequence[MethodPoint],
     *,
     y_label: str,
     title: str = "",
@@ -76,106 +62,72 @@ def tradeoff_figure(
     for point in points:
         if not np.isfinite([point.y[0], *(value for value, _ in point.x.values())]).all():
             raise UserError(f"a value of {point.name} is not finite, so it has no place; see --json")
-    marks = _marks(points)
-    added = sorted({mark.name[len(mark.base) + 1 :] for mark in marks} - {""})
-    quantities = list(points[0].x)
-    with style.paper_style():
-        titles = wrapped(title, width=width, size=style.TITLE_SIZE)
-        captions = wrapped(caption, width=width, size=style.SMALL_SIZE)
-        top = TOP + TITLE_LINE * len(titles) + SMALL_LINE * len(captions) + KEY_LINE * bool(added)
-        page = Page(width=width, height=top + HIGH + BOTTOM)
-        page.write_head(titles, captions, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
-        side = (width - LEFT - RIGHT - GAP * (len(quantities) - 1)) / len(quantities)
-        for index, quantity in enumerate(quantities):
-            left = LEFT + index * (side + GAP)
-            axes = page.figure.add_axes(page.box(left=left, top=top, width=side, height=HIGH))
-            _draw(axes, marks, quantity, (POINTS * side, POINTS * HIGH))
-            axes.set_xlabel(style.typeset(quantity))
-            if index:
-                axes.tick_params(labelleft=False)
-            else:
-                dress_axis(axes.yaxis, y_label, axes.get_ylim(), room=POINTS * HIGH, ticks=5)
-        if added:
-            _draw_key(page, added, top=top - KEY_LINE)
-    return page.figure
-
-
-def _marks(points: Sequence[Point]) -> list[_Mark]:
     colors = colors_by_family([point.name for point in points])
-    added = {name[len(base) :] for name, (base, _) in colors.items()} - {""}
-    return [
-        _Mark(
-            **vars(point), base=base, color=color, filled=point.name != base or not added,
-            label=point.name if point.name == base else (len(added) > 1) * point.name[len(base) :],
-        )
-        for point in points for base, color in [colors[point.name]]
-    ]  # fmt: skip
+    added = sorted({name[len(base) + 1 :] for name, (base, _) in colors.items()} - {""})
+    panels = [_panel(points, quantity, colors, added, y_label) for quantity in points[0].x]
+    figure = panels_figure(
+        panels, columns=len(panels), width=width, high=HIGH, left=LEFT, title=title, caption=caption
+    )
+    with style.paper_style():
+        for axes, quantity in zip(figure.axes, points[0].x, strict=True):
+            _label(axes, points, quantity, colors, len(added))
+        dress_axis(figure.axes[0].yaxis, y_label, figure.axes[0].get_ylim(), room=POINTS * HIGH, ticks=5)
+    return figure
 
 
-def _draw_key(page: Page, added: Sequence[str], *, top: float) -> None:
-    kinds = (("alone", "white"), (f"with {' or '.join(added)}", style.FAINT_INK))
-    handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=MARKER, markerfacecolor=fill,
-               markeredgecolor=style.FAINT_INK, label=style.typeset(label))
-        for label, fill in kinds
-    ]  # fmt: skip
-    page.figure.legend(
-        handles=handles, ncols=2, loc="center", fontsize=style.TEXT_SIZE, handletextpad=0.1,
-        columnspacing=1.4, bbox_to_anchor=(0.5, 1 - (top + KEY_LINE / 2 - 0.02) / page.height),
-    )  # fmt: skip
+def _panel(
+    points: Sequence[MethodPoint], quantity: str, colors: Colors, added: Sequence[str], y_label: str
+) -> Panel:
+    at = np.array([(point.x[quantity], point.y) for point in points])  # (methods, axes, value and error)
+    values, errors = at[..., 0], np.nan_to_num(at[..., 1])
+    parts: list[Part] = []
+    for label, filled in (("alone", False), (f"with {' or '.join(added)}", True)) if added else ():
+        key: dict[str, Any] = {"label": label, "color": style.FAINT_INK, "filled": filled, "size": MARKER}
+        parts.append(Dots(np.empty(0), np.empty(0), **key))
+    for index, point in enumerate(points):
+        base, color = colors[point.name]
+        x, y = values[index, :, None]
+        wide, high = errors[index, :, None]
+        look: dict[str, Any] = {"color": color, "filled": point.name != base or not added, "size": MARKER}
+        parts.append(Dots(x, y, across=wide, up=high, **look))
+    (left, bottom), (right, top) = _limits(values, errors)
+    x, y = Ticks(5, limits=(left, right)), Ticks(5, limits=(bottom, top))
+    return Panel(parts, quantity, y_label, x=x, y=y, grid="both")
 
 
-def _draw(axes: Axes, marks: Sequence[_Mark], quantity: str, size: tuple[float, float]) -> None:
-    at = {mark.name: (mark.x[quantity][0], mark.y[0]) for mark in marks}
-    errors = {mark.name: np.nan_to_num([mark.x[quantity][1], mark.y[1]]) for mark in marks}
-    _limits(axes, np.array([*at.values()]), np.array([*errors.values()]))
-    lines = []
-    for mark in marks:
-        (x, y), (wide, high) = at[mark.name], errors[mark.name]
-        axes.errorbar(x, y, high, wide, fmt="none", ecolor=mark.color, elinewidth=0.7, alpha=0.6)
-        axes.plot(
-            x, y, "o", markersize=MARKER, markerfacecolor=mark.color if mark.filled else "white",
-            markeredgecolor=mark.color, markeredgewidth=1.1, zorder=4,
-        )  # fmt: skip
-        lines += [[(x - wide, y), (x + wide, y)], [(x, y - high), (x, y + high)]]
-        if mark.base in at and mark.base != mark.name:
-            look = {"arrowstyle": "-|>", "color": mark.color, "lw": 1.0, "mutation_scale": 7}
-            axes.annotate(
-                "", (x, y), at[mark.base], arrowprops={**look, "shrinkA": 3.5, "shrinkB": 3.5}, zorder=3
-            )
-            lines.append([at[mark.base], (x, y)])
-    _label(axes, marks, at, lines, size)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
-        axis.set_major_formatter(lambda value, _: format_value(value))
-    style.draw_grid(axes)
-
-
-def _limits(axes: Axes, at: Points, errors: Points) -> None:
+def _limits(at: Points, errors: Points) -> Points:
     low, high = (at - errors).min(axis=0), (at + errors).max(axis=0)
     extent = np.where(high > low, high - low, np.abs(high) + 1e-12)
     below, above = np.array(MARGINS)
-    (left, bottom), (right, top) = low - below * extent, high + above * extent
-    axes.set(xlim=(left, right), ylim=(bottom, top))
+    return np.array([low - below * extent, high + above * extent])
 
 
-def _label(
-    axes: Axes,
-    marks: Sequence[_Mark],
-    at: Mapping[str, tuple[float, float]],
-    lines: Sequence[Sequence[tuple[float, float]]],
-    page: tuple[float, float],
-) -> None:
-    named = sorted(marks, key=lambda mark: not mark.label)
-    texts = [style.typeset(mark.label) for mark in named if mark.label]
-    spots: Points = axes.transLimits.transform([at[mark.name] for mark in named]) * page
+def _label(axes: Axes, points: Sequence[MethodPoint], quantity: str, colors: Colors, additions: int) -> None:
+    """Draw the arrows and the names; a name is left out where colour and fill identify its point."""
+    page = (width_of(axes), POINTS * HIGH)
+    at = {point.name: (point.x[quantity][0], point.y[0]) for point in points}
+    lines, labels = [], {}
+    for point in points:
+        (x, y), (base, color) = at[point.name], colors[point.name]
+        wide, high = np.nan_to_num([point.x[quantity][1], point.y[1]])
+        lines += [[(x - wide, y), (x + wide, y)], [(x, y - high), (x, y + high)]]
+        labels[point.name] = base if point.name == base else (additions > 1) * point.name[len(base) :]
+        if base in at and base != point.name:
+            look: dict[str, Any] = {"arrowstyle": "-|>", "color": color, "lw": 1.0, "mutation_scale": 7}
+            arrow = {**look, "shrinkA": 3.5, "shrinkB": 3.5}
+            axes.annotate("", (x, y), at[base], arrowprops=arrow, zorder=3)
+            lines.append([at[base], (x, y)])
+    named = sorted(labels, key=lambda name: not labels[name])
+    texts = [style.typeset(labels[name]) for name in named if labels[name]]
+    spots: Points = axes.transLimits.transform([at[name] for name in named]) * page
     ink = [samples(axes.transLimits.transform(line) * page) for line in lines]
     sizes = np.array([text_size(text, style.TEXT_SIZE) for text in texts])
     places = place(spots, sizes, page=page, radius=MARKER / 2 + 1.0, lines=np.concatenate(ink))
-    for mark, text, found in zip(named, texts, places, strict=False):
+    for name, text, found in zip(named, texts, places, strict=False):
         if found is not None:
             x, y = np.array(found.middle) / page
             axes.text(
-                x, y, text, fontsize=style.TEXT_SIZE, color=mark.color, ha="center", va="center", zorder=5,
+                x, y, text, fontsize=style.TEXT_SIZE, color=colors[name][1], ha="center", va="center",
+                zorder=5,
                 transform=axes.transAxes, path_effects=[withStroke(linewidth=1.5, foreground="white")],
             )  # fmt: skip

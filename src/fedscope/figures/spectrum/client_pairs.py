@@ -1,35 +1,25 @@
 """How much the clients' curvature differs: H_N and H_D of every pair of clients, as matrices."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
 
 from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.client_matrix import Grid, draw_client_matrix, draw_color_bar
-from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Matrix, Panel, Ticks, Values
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Symbol
 from fedscope.statistics.resolution import UNRESOLVED
 
 MOST_CHECKPOINTS = 6
-MOST_NAMED = 14  # clients that get a tick each
 TYPESET: Mapping[Symbol, str] = {"H_N": "$H_N$", "H_D": "$H_D$"}
-SMALLEST = 5.5  # numbers in the cells, in points
-
 HATCHED = f"hatched: {UNRESOLVED}, out of its range or an interval that excludes nothing"
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.4, 0.1, 0.06, 0.34
-GAP, BAR, BAR_LABELS = 0.25, 0.07, 0.32
-TITLE_LINE, SMALL_LINE, UNDER_HEADER = 0.15, 0.115, 0.04
+LEFT = 0.45  # inches
 
 
 def client_matrix_figure(
@@ -58,43 +48,43 @@ def client_matrix_figure(
             f"H_N and H_D of all pairs of clients are {UNRESOLVED}, so there is nothing to draw: measure "
             "again with a larger --client-probes"
         )
-    side = (width - 2 * LEFT - RIGHT - GAP) / 2
-    with style.paper_style():
-        headings = [[_mean(one, symbol, reading) for symbol in TYPESET] for one in crossings]
-        header = TITLE_LINE + SMALL_LINE + UNDER_HEADER
-        band = header + side + BOTTOM
-        hatched = any(_unresolved(grid).any() for grids in matrices.values() for grid in grids)
-        foot = SMALL_LINE * hatched
-        page = Page(width=width, height=TOP + len(crossings) * band + BAR + BAR_LABELS + foot)
-        for place, (symbol, grids) in enumerate(matrices.items()):
-            norm, left = _norm(grids, symbol), LEFT + place * (side + GAP + LEFT)
-            for row, grid in enumerate(grids):
-                top = TOP + row * band
-                page.write(headings[row][place], center=left + side / 2, top=top + TITLE_LINE,
-                           fontsize=style.SMALL_SIZE, color=style.FAINT_INK)  # fmt: skip
-                box = page.box(left=left, top=top + header, width=side, height=side)
-                _draw(page.figure.add_axes(box), grid, norm, crossings[row].client_numbers, side)
-            if any(np.isfinite(grid).any() for grid in grids):
-                box = page.box(left=left, top=page.height - foot - BAR - BAR_LABELS, width=side, height=BAR)
-                draw_color_bar(page.figure, page.figure.add_axes(box), norm, TYPESET[symbol])
-        for row, label in enumerate(labels):
-            (line, *_) = wrapped(label, width=width, size=style.TITLE_SIZE)
-            page.write(line, center=width / 2, top=TOP + row * band, fontsize=style.TITLE_SIZE,
-                       fontweight="bold")  # fmt: skip
-        if hatched:
-            page.write(HATCHED, center=width / 2, top=page.height - foot - 0.02, fontsize=style.SMALL_SIZE,
-                       color=style.FAINT_INK)  # fmt: skip
-    return page.figure
+    ranges = {symbol: range_of(grids, symbol) for symbol, grids in matrices.items()}
+    panels = []
+    for row, (crossing, label) in enumerate(zip(crossings, labels, strict=True)):
+        names = [*map(str, crossing.client_numbers)]
+        for symbol, grids in matrices.items():
+            matrix = Matrix(grids[row], names, *ranges[symbol], title=TYPESET[symbol])
+            panels.append(client_panel(matrix, style.typeset(label), _mean(crossing, symbol, reading)))
+    return matrices_figure(panels, columns=2, width=width)
 
 
-def _matrix(crossing: CrossClientEntry, symbol: Symbol, reading: Reading, label: str) -> Grid:
-    found = crossing.matrix(symbol, reading)
-    if found is None:
+def client_panel(matrix: Matrix, title: str, head: str = "") -> Panel:
+    """Return the panel of a matrix of clients, which names these along both of its axes."""
+    named = Ticks(names=[*enumerate(matrix.names)])
+    return Panel([matrix], "client", "client", title, head, x=named, y=named, grid="")
+
+
+def matrices_figure(panels: Sequence[Panel], **layout: Any) -> Figure:
+    """Draw matrices; a note says what is hatched, where something is."""
+    parts = [part for panel in panels for part in panel.parts if isinstance(part, Matrix)]
+    hatched = HATCHED * any(part.missing.any() for part in parts)
+    notes = "; ".join(filter(None, [layout.pop("notes", ""), hatched]))
+    return panels_figure(panels, shared=False, left=LEFT, notes=notes, **layout)
+
+
+def _matrix(crossing: CrossClientEntry, symbol: Symbol, reading: Reading, label: str) -> Values:
+    if crossing.matrix(symbol, reading) is None:
         raise UserError(
             f"the record of {label} has no {symbol} of pairs of clients in the {reading} reading; measure it "
             "again with 'fedscope hessian --clients --recompute --json FILE'"
         )
-    grid = np.where(crossing.resolved(symbol, reading), np.array(found, dtype=np.float64), np.nan)
+    return resolved_pairs(crossing, symbol, reading)
+
+
+def resolved_pairs(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> Values:
+    """Return the matrix of a record that has it; NaN where a pair is not resolved, and on the diagonal."""
+    found = np.array(crossing.matrix(symbol, reading), dtype=np.float64)
+    grid = np.where(crossing.resolved(symbol, reading), found, np.nan)
     np.fill_diagonal(grid, np.nan)
     return grid
 
@@ -108,25 +98,12 @@ def _mean(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> str:
     return f"{TYPESET[symbol]} = {value}, mean over {pairs}"
 
 
-def _norm(grids: Sequence[Grid], symbol: str) -> Normalize:
+def range_of(grids: Sequence[Values], symbol: str) -> tuple[float, float, bool]:
+    """Return the ends of the colours, and whether their scale is logarithmic."""
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if symbol == "H_D":
-        return Normalize(min(low, 0.999), 1.0)
+        return min(low, 0.999), 1.0, False
     if low > 0 and high > 10 * low:
-        return LogNorm(low, high)
-    return Normalize(min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0)
-
-
-def _draw(axes: Axes, grid: Grid, norm: Normalize, clients: Sequence[int], side: float) -> None:
-    for row, column in zip(*np.nonzero(_unresolved(grid)), strict=True):
-        axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, **style.HATCHED))
-    draw_client_matrix(
-        axes, grid, norm, [*map(str, clients)], most_named=MOST_NAMED,
-        room=0.9 * (side * POINTS / len(grid)), smallest=SMALLEST,
-    )  # fmt: skip
-
-
-def _unresolved(grid: Grid) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = ~np.isfinite(grid) & ~np.eye(len(grid), dtype=bool)
-    return found
+        return low, high, True
+    return min(low, 0.0), high if high > min(low, 0.0) else min(low, 0.0) + 1.0, False

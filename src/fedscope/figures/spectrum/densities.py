@@ -1,20 +1,18 @@
 """Eigenvalue densities of several checkpoints on shared axes."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
 from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.numbers import three_digits
-from fedscope.figures.spectrum.legend_above import page_with_legend
+from fedscope.figures.digits import three_digits
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Dots, Line, Panel, Part, Ticks, Values
 from fedscope.records.entries import density_entry, finite
 from fedscope.records.hessian_record import DensityEntry
 
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
 MOST_DECADES = 10.0
 LEFT = 0.46  # inches
-
-Values = NDArray[np.float64]
 
 
 def density_figure(
@@ -58,70 +54,45 @@ def density_figure(
         for one in densities
     ]
     labels = labels or [f"spectrum {number}" for number in range(1, len(shown) + 1)]
-    draw = partial(draw_densities, densities=shown, labels=labels, lambda_max=lambda_max, x_scale=x_scale)
-    return page_with_legend(draw, entries=len(shown), caption=caption, left=LEFT, width=width)
+    panel = density_panel(shown, labels, lambda_max=lambda_max, x_scale=x_scale)
+    return panels_figure([panel], keys=1, caption=caption, left=LEFT, width=width)
 
 
-def draw_densities(
-    axes: Axes,
+def density_panel(
     densities: Sequence[DensityEntry],
     labels: Sequence[str],
     *,
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
-) -> None:
-    """Draw the densities of records with their bands and scales, but without a legend."""
-    curves = [(np.array(one.grid), np.array(one.density)) for one in densities]
-    low, high = density_range([density for _, density in curves])
-    markers = [float("nan")] * len(curves) if lambda_max is None else lambda_max
-    for index, (curve, label, marker) in enumerate(zip(curves, labels, markers, strict=True)):
-        line = style.curve_look(index)
-        _draw_curve(axes, curve, label, marker, line)
-        _draw_band(axes, curve[0], densities[index].band, line["color"])
-    axes.set_yscale("log")
-    axes.set(ylim=(low, high), xlabel="eigenvalue", ylabel="density")
-    axes.yaxis.set_major_locator(LogLocator(numticks=7))
-    axes.yaxis.set_minor_locator(NullLocator())
-    _scale_eigenvalues(axes, x_scale, sigma=max(one.sigma for one in densities))
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_curve(
-    axes: Axes, curve: tuple[Values, Values], label: str, marker: float, look: Mapping[str, Any]
-) -> None:
-    grid, density = curve
-    missing = int((~np.isfinite(density)).sum())
-    if np.isfinite(marker):
-        label += f", λ_max = {three_digits(marker)}"
-        # on the axis itself, at its own eigenvalue
-        axes.plot(
-            marker, 0.02, marker="v", markersize=4, color=look["color"], markeredgecolor="white",
-            markeredgewidth=0.4, linestyle="", transform=axes.get_xaxis_transform(), zorder=4,
-        )  # fmt: skip
-    if missing:
-        label += f" ({missing} of {density.size} points not finite)"
-    # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis
-    positive = np.where(density > 0, density, np.nan)
-    axes.plot(grid, positive, label=style.typeset(label), **look)
-
-
-def _draw_band(axes: Axes, grid: Values, band: Sequence[Sequence[float]] | None, color: Any) -> None:
-    if band is not None:
-        low, high = map(np.array, band)
-        tiny = np.finfo(np.float64).tiny  # zero has no logarithm
-        axes.fill_between(grid, np.maximum(low, tiny), high, color=color, alpha=0.2, linewidth=0)
-
-
-def _scale_eigenvalues(axes: Axes, x_scale: Literal["symlog", "linear"], *, sigma: float) -> None:
-    if x_scale == "linear":
-        axes.xaxis.set_major_locator(MaxNLocator(6))
-        return
-    threshold = 10.0 ** math.ceil(math.log10(sigma))
-    axes.set_xscale("symlog", linthresh=threshold, linscale=0.6)
-    locator = SymmetricalLogLocator(base=10, linthresh=threshold)
-    locator.set_params(numticks=9)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_minor_locator(NullLocator())
+) -> Panel:
+    """Return the densities of records with their bands, and triangles at the largest eigenvalues."""
+    low, high = density_range([np.array(one.density) for one in densities])
+    foot = low * (high / low) ** 0.02
+    parts: list[Part] = []
+    markers = [math.nan] * len(densities) if lambda_max is None else lambda_max
+    for index, (one, label, top) in enumerate(zip(densities, labels, markers, strict=True)):
+        density = np.array(one.density)
+        missing = int((~np.isfinite(density)).sum())
+        look = style.curve_look(index)
+        if np.isfinite(top):
+            label += f", λ_max = {three_digits(top)}"
+        if missing:
+            label += f" ({missing} of {density.size} points not finite)"
+        if np.isfinite(top):
+            triangle: dict[str, Any] = {"marker": "v", "size": 4.0, "color": look["color"]}
+            parts.append(Dots(np.array([top]), np.array([foot]), label=f"_{label}", **triangle))
+        # zero has no logarithm; the tails of the Gaussians underflow to it far below the axis
+        positive = np.where(density > 0, density, np.nan)
+        band = None
+        if one.band is not None:
+            below, above = map(np.array, one.band)
+            band = np.array([positive - np.maximum(below, np.finfo(np.float64).tiny), above - positive])
+        parts.append(Line(label, np.array(one.grid), positive, band, shaded=True, marker="", look=look))
+    within = 10.0 ** math.ceil(math.log10(max(one.sigma for one in densities)))
+    return Panel(
+        parts, "eigenvalue", "density", grid="",
+        x=Ticks(scale=x_scale, within=within), y=Ticks(7, scale="log", limits=(low, high)),
+    )  # fmt: skip
 
 
 def density_range(densities: Sequence[Values]) -> tuple[float, float]:

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.color_scale import Scale, shared_scale
-from fedscope.figures.kinds import SurfaceKind
-from fedscope.figures.surface.from_records import draw, read_surface
-from fedscope.figures.surface.panels import grid_of
+from fedscope.figures.figure_kinds import SurfaceKind
+from fedscope.figures.surface.drawn_planes import grid_of
+from fedscope.figures.surface.landscape_figures import draw
 from fedscope.figures.text.labels import distinct_methods, in_subspace, titles
 from fedscope.records.landscape_record import LandscapeRecord
 
@@ -105,5 +105,5 @@ _DIRECTIONS = {
 
 
 def _scale(film: Sequence[Frame], metric: str) -> Scale:
-    surfaces = [(read_surface(record), frame.names[0]) for frame in film for record in frame.records]
-    return shared_scale([grid_of(surface, metric, name) for surface, name in surfaces], metric)
+    shown = [(record, frame.names[0]) for frame in film for record in frame.records]
+    return shared_scale([grid_of(record, metric, name) for record, name in shown], metric)

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,9 +22,10 @@ from numpy.typing import NDArray
 
 from fedscope.figures import style
 from fedscope.figures.axis_labels import dress_axis
-from fedscope.figures.inch_layout import POINTS
-from fedscope.figures.label_placement import Place, Points, covers, place, samples, text_size
-from fedscope.figures.surface.shown import Mark
+from fedscope.figures.label_placement import POINTS, Place, Points, covers, place, samples, text_size
+
+if TYPE_CHECKING:
+    from fedscope.figures.surface.drawn_planes import Mark
 
 LABEL_SIZE = 6.0  # points
 POINT, SMALL_POINT = 3.6, 2.2  # diameters in points
@@ -34,7 +36,7 @@ IN_PLANE = 1e-5  # distance, relative to the spread of the marks
 _NUMBERED = re.compile(r"(\w+) (\d+)")
 
 
-def kind_and_numbers(marks: Sequence[Mark]) -> tuple[str, dict[int, int]]:
+def kind_and_numbers(marks: "Sequence[Mark]") -> tuple[str, dict[int, int]]:
     """Return the most frequent kind of the marks ("client", "round"), and the number of each by place.
 
     ("", {}) where no two marks are numbered alike.
@@ -47,13 +49,13 @@ def kind_and_numbers(marks: Sequence[Mark]) -> tuple[str, dict[int, int]]:
     return kind, {i: int(match[2]) for i, match in found.items() if match[1] == kind}
 
 
-def short_labels(marks: Sequence[Mark]) -> list[str]:
+def short_labels(marks: "Sequence[Mark]") -> list[str]:
     """Return the marks' names, or their numbers where they have one of their kind."""
     _, numbers = kind_and_numbers(marks)
     return [str(numbers.get(i, mark.label)) for i, mark in enumerate(marks)]
 
 
-def has_distances(marks: Sequence[Mark]) -> bool:
+def has_distances(marks: "Sequence[Mark]") -> bool:
     """Say whether any mark lies off the plane by more than rounding."""
     if not marks:
         return False
@@ -64,7 +66,7 @@ def has_distances(marks: Sequence[Mark]) -> bool:
 
 def draw_marks(
     axes: Axes,
-    marks: Sequence[Mark],
+    marks: "Sequence[Mark]",
     *,
     path: bool,
     size: tuple[float, float],
@@ -106,7 +108,7 @@ def draw_marks(
 
 def draw_distances(
     axes: Axes,
-    marks: Sequence[Mark],
+    marks: "Sequence[Mark]",
     *,
     path: bool,
     highest: float,
@@ -173,7 +175,7 @@ def _is_special(i: int, numbers: dict[int, int]) -> bool:
     return bool(numbers) and i not in numbers
 
 
-def _on_page(axes: Axes, marks: Sequence[Mark], page: tuple[float, float]) -> Points:
+def _on_page(axes: Axes, marks: "Sequence[Mark]", page: tuple[float, float]) -> Points:
     places: Points = axes.transLimits.transform(np.array([mark.at for mark in marks])) * page
     return places
 

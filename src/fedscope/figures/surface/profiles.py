@@ -8,48 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.axis_labels import coordinate
-from fedscope.figures.color_scale import Grid, format_value, is_loss, is_percentage
-from fedscope.figures.inch_layout import POINTS, Page, wrapped
-from fedscope.figures.intervals import reach
-from fedscope.figures.label_placement import fitting_size, text_size
-from fedscope.figures.surface.panels import array, cell_edges, check_axis, grid_of
-from fedscope.figures.surface.shown import Mark, Surface
+from fedscope.figures.color_scale import format_value, is_loss, is_percentage
+from fedscope.figures.half_intervals import reach
+from fedscope.figures.label_placement import POINTS, fitting_size, text_size
+from fedscope.figures.page import RIGHT, SMALL_LINE, Page, panels_figure
+from fedscope.figures.panels import Hatched, Line, Panel, Part, RuledLine, Ticks
+from fedscope.figures.surface.drawn_planes import array, cell_edges, check_axis, grid_of
 from fedscope.figures.text.labels import shared_name
 
 if TYPE_CHECKING:
+    from fedscope.figures.surface.drawn_planes import Mark, Surface
     from fedscope.records.landscape_record import BarrierEntry
 
 MOST_LINES = 10
 LOG_FROM = 30.0  # ratio of the largest to the smallest loss from which the axis is logarithmic
-
-# inches
-LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.12, 0.06, 0.36
-HIGH, LOW, GAP = 1.6, 0.8, 0.1  # the loss's panel, the others'
-TITLE_LINE, SMALL_LINE = 0.15, 0.115
-
-
-@dataclass(frozen=True)
-class _Line:
-    name: str
-    axis: str
-    x: Grid
-    values: dict[str, Grid]  # by metric
-    reach: Grid | None  # half of the 95 % interval of the loss over samples
-    marks: tuple[Mark, ...]
-    barrier: BarrierEntry | None
-    look: dict[str, Any]
+LEFT, HIGH, LOW = 0.5, 1.6, 0.8  # inches: the loss's panel, the others'
 
 
 def profile_figure(
@@ -73,42 +54,61 @@ def profile_figure(
         raise UserError(f"one figure shows 1 to {MOST_LINES} profiles, not {len(surfaces)}: make several")
     barriers = [None] * len(surfaces) if barriers is None else barriers
     names = ["loss", *(_shared_accuracies(surfaces) if metrics is None else metrics)]
-    lines = [
-        _line(surface, label, barrier, names, index)
-        for index, (surface, label, barrier) in enumerate(zip(surfaces, labels, barriers, strict=True))
-    ]
-    for name in names:
-        if not any(np.isfinite(line.values[name]).any() for line in lines):
-            raise UserError(f"no {name} on the line is finite: choose a smaller --span")
+    keys = [_named(label, barrier) for label, barrier in zip(labels, barriers, strict=True)]
+    panels = [profile_panel(surfaces, keys if len(keys) > 1 else [""], name) for name in names]
+    ends = _placed_names(_shared_marks(surfaces), _limits(surfaces), width)
+    rows = 1 + max(row for *_, row in ends) if ends else 0
+    figure = panels_figure(
+        panels, high=HIGH, low=LOW, left=LEFT, keys=1, width=width, above=SMALL_LINE * rows, title=title,
+        caption="; ".join(filter(None, [caption, _non_finite(surfaces)])),
+    )  # fmt: skip
+    loss, *_, last = figure.axes[0], figure.axes[-1]
+    page = Page.of(figure)
+    top = page.height * (1 - loss.get_position().y1)
     with style.paper_style():
-        return _draw(lines, names, title=title, caption=caption, width=width)
+        for text, center, row in ends:
+            page.write_note(text, center=center, top=top - SMALL_LINE * (1 + row))
+        last.xaxis.label.set_fontsize(fitting_size(last.get_xlabel(), POINTS * (width - 0.1)))
+        if len(surfaces) == 1 and barriers[0]:
+            _draw_barrier(loss, surfaces[0], barriers[0])
+    return figure
 
 
-def draw_profile(axes: Axes, surface: Surface, label: str, *, metric: str = "loss") -> None:
-    """Draw one metric along one line."""
-    line = _line(surface, label, None, [metric], 0)
-    if not np.isfinite(line.values[metric]).any():
-        raise UserError(f"no {metric} on the line is finite: choose a smaller --span")
-    _draw_metric(axes, [line], metric, (float(line.x[0]), float(line.x[-1])))
-    axes.set_xlabel(style.typeset(line.axis))
+def profile_panel(surfaces: Sequence[Surface], labels: Sequence[str], name: str) -> Panel:
+    """Return one metric along the lines."""
+    unit = 100.0 if is_percentage(name) else 1.0
+    parts: list[Part] = []
+    known = []
+    for index, (surface, label) in enumerate(zip(surfaces, labels, strict=True)):
+        if len(surface.axes) != 1:
+            raise UserError(f"'{label}' is a plane and no profile: draw planes and profiles apart")
+        check_axis(surface.axes[0], label)
+        x, values = array(surface.axes[0].values), unit * grid_of(surface, name, label)
+        values = np.where(np.isfinite(values), values, np.nan)
+        band = reach(1.0) * array(surface.stderr) if name == "loss" and surface.stderr is not None else None
+        line = Line(label, x, values, band, shaded=True, marker="", look=style.curve_look(index))
+        edges = cell_edges(x)
+        holes = np.flatnonzero(np.isnan(values))
+        parts += [line, *[Hatched(edges[holes], edges[holes + 1])] * bool(len(holes))]
+        known.append(values[np.isfinite(values)])
+    marks = sorted({mark.at[0] for surface in surfaces for mark in surface.marks})
+    grey = {"color": "0.7", "linewidth": 0.5, "zorder": 0.5}
+    parts += [RuledLine(at, upright=True, look=grey) for at in marks]
+    finite = np.concatenate(known)
+    if not finite.size:
+        raise UserError(f"no {name} on the line is finite: choose a smaller --span")
+    log = is_loss(name) and finite.min() > 0 and finite.max() > LOG_FROM * finite.min()
+    y = Ticks(5 if name == "loss" else 3)
+    if log:
+        y = Ticks(8, scale="log", limits=(finite.min() / 1.3, finite.max() * 1.3))
+    scale = " (%)" if is_percentage(name) else " (log scale)" if log else ""
+    axis = shared_name([surface.axes[0].name for surface in surfaces])
+    return Panel(parts, axis, name + scale, x=Ticks(limits=_limits(surfaces)), y=y, grid="")
 
 
-def _line(
-    surface: Surface, label: str, barrier: BarrierEntry | None, names: Sequence[str], index: int
-) -> _Line:
-    if len(surface.axes) != 1:
-        raise UserError(f"'{label}' is a plane and no profile: draw planes and profiles apart")
-    check_axis(surface.axes[0], label)
-    return _Line(
-        name=label,
-        axis=surface.axes[0].name,
-        x=array(surface.axes[0].values),
-        values={name: grid_of(surface, name, label) for name in names},
-        reach=None if surface.stderr is None else reach(1.0) * array(surface.stderr),
-        marks=surface.marks,
-        barrier=barrier,
-        look=style.curve_look(index),
-    )
+def _limits(surfaces: Sequence[Surface]) -> tuple[float, float]:
+    places = [array(surface.axes[0].values) for surface in surfaces]
+    return min(float(at[0]) for at in places), max(float(at[-1]) for at in places)
 
 
 def _shared_accuracies(surfaces: Sequence[Surface]) -> list[str]:
@@ -119,139 +119,54 @@ def _shared_accuracies(surfaces: Sequence[Surface]) -> list[str]:
     ]
 
 
-def _draw(lines: Sequence[_Line], names: Sequence[str], *, title: str, caption: str, width: float) -> Figure:
-    across = width - LEFT - RIGHT
-    limits = min(line.x[0] for line in lines), max(line.x[-1] for line in lines)
-    ends = _placed_names(_shared_marks(lines), limits, width)
-    notes = [
-        line
-        for text in (caption, _non_finite(lines))
-        for line in wrapped(text, width=width, size=style.SMALL_SIZE)
-    ]
-    legend = SMALL_LINE * len(lines) + 0.05 if len(lines) > 1 else 0.0
-    above = SMALL_LINE * (1 + max(end.row for end in ends)) if ends else 0.03
-    top = TOP + TITLE_LINE * bool(title) + SMALL_LINE * len(notes) + legend + above
-    page = Page(width=width, height=top + HIGH + (len(names) - 1) * (GAP + LOW) + BOTTOM)
-    titles = [style.typeset(title)] * bool(title)
-    page.write_head(titles, notes, top=TOP, title_step=TITLE_LINE, note_step=SMALL_LINE)
-    for end in ends:
-        at = top - SMALL_LINE * (1 + end.row)
-        page.write(end.text, center=end.center, top=at, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
-    panels: list[Axes] = []
-    for name in names:
-        tall = LOW if panels else HIGH
-        axes = page.figure.add_axes(page.box(left=LEFT, top=top, width=across, height=tall))
-        _draw_metric(axes, lines, name, limits)
-        axes.yaxis.set_label_coords(-0.66 * LEFT / across, 0.5)
-        panels.append(axes)
-        top += tall + GAP
-    if len(lines) == 1:
-        _draw_barrier(panels[0], lines[0])
-    for axes in panels[:-1]:
-        axes.tick_params(labelbottom=False)
-    axis = style.typeset(shared_name([line.axis for line in lines]))
-    panels[-1].set_xlabel(axis, fontsize=fitting_size(axis, POINTS * (width - 0.1)))
-    if legend:
-        panels[0].legend(
-            handles=_legend(lines), loc="lower left", borderaxespad=0, borderpad=0, labelspacing=0.25,
-            handlelength=3, bbox_to_anchor=(0, 1 + (above + 0.02) / HIGH),
-        )  # fmt: skip
-    return page.figure
-
-
-def _draw_metric(axes: Axes, lines: Sequence[_Line], name: str, limits: tuple[float, float]) -> None:
-    unit = 100.0 if is_percentage(name) else 1.0
-    for line in lines:
-        values = unit * np.where(np.isfinite(line.values[name]), line.values[name], np.nan)
-        axes.plot(line.x, values, **line.look)
-        if name == "loss" and line.reach is not None:
-            low, high = values - line.reach, values + line.reach
-            axes.fill_between(line.x, low, high, color=line.look["color"], alpha=0.22, linewidth=0)
-    for at in sorted({mark.at[0] for line in lines for mark in line.marks}):
-        axes.axvline(at, color="0.7", linewidth=0.5, zorder=0.5)
-    _hatch(axes, lines, name)
-    finite = np.concatenate([line.values[name][np.isfinite(line.values[name])] for line in lines])
-    logarithmic = is_loss(name) and finite.min() > 0 and finite.max() > LOG_FROM * finite.min()
-    if logarithmic:
-        axes.set_yscale("log")
-        axes.set_ylim(finite.min() / 1.3, finite.max() * 1.3)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=8))
-        axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(5 if name == "loss" else 3))
-    axes.yaxis.set_major_formatter(lambda value, _: format_value(value))
-    axes.set_xlim(*limits)
-    axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_formatter(coordinate)
-    axes.spines[["top", "right"]].set_visible(False)
-    scale = " (%)" if is_percentage(name) else " (log scale)" if logarithmic else ""
-    axes.set_ylabel(style.typeset(name) + scale)
-
-
-def _hatch(axes: Axes, lines: Sequence[_Line], name: str) -> None:
-    for line in lines:
-        borders = cell_edges(line.x)
-        for i in np.flatnonzero(~np.isfinite(line.values[name])):
-            axes.axvspan(borders[i], borders[i + 1], zorder=0, **style.HATCHED)
-
-
-def _non_finite(lines: Sequence[_Line]) -> str:
-    holes = [~np.isfinite(line.values["loss"]) for line in lines]
+def _non_finite(surfaces: Sequence[Surface]) -> str:
+    holes = [~np.isfinite(array(surface.loss)) for surface in surfaces]
     count, total = sum(int(hole.sum()) for hole in holes), sum(hole.size for hole in holes)
     return f"{count} of {total} points not finite (hatched)" if count else ""
 
 
-def _draw_barrier(axes: Axes, line: _Line) -> None:
-    if line.barrier is None or len(line.marks) < 2:
+def _draw_barrier(axes: Axes, line: Surface, barrier: BarrierEntry) -> None:
+    if len(line.marks) < 2:
         return
     ends = sorted((line.marks[0].at[0], line.marks[-1].at[0]))
-    losses = np.interp(ends, line.x, line.values["loss"])
+    losses = np.interp(ends, array(line.axes[0].values), array(line.loss))
     between = np.linspace(ends[0], ends[1], 50)  # a straight line is none on a logarithmic axis
     straight = np.interp(between, ends, losses)
     axes.plot(between, straight, color=style.INK, linewidth=0.6, linestyle=(0, (2, 2)), zorder=1.5)
-    if not line.barrier.height > 0:
+    if not barrier.height > 0:
         return
-    foot = float(np.interp(line.barrier.at, ends, losses))
-    top = foot + line.barrier.height
+    foot = float(np.interp(barrier.at, ends, losses))
+    top = foot + barrier.height
     axes.annotate(
-        "", (line.barrier.at, top), (line.barrier.at, foot),
+        "", (barrier.at, top), (barrier.at, foot),
         arrowprops={"arrowstyle": "<->", "color": style.INK, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0,
                     "mutation_scale": 5},
     )  # fmt: skip
     middle = math.sqrt(foot * top) if axes.get_yscale() == "log" else (foot + top) / 2
     axes.annotate(
-        f"barrier {format_value(line.barrier.height, digits=3)}",
-        (line.barrier.at, middle), (4, 0), textcoords="offset points", va="center", fontsize=style.SMALL_SIZE,
+        f"barrier {format_value(barrier.height, digits=3)}",
+        (barrier.at, middle), (4, 0), textcoords="offset points", va="center", fontsize=style.SMALL_SIZE,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85},
     )  # fmt: skip
 
 
-def _legend(lines: Sequence[_Line]) -> list[Line2D]:
-    return [Line2D([], [], label=style.typeset(_named(line)), **line.look) for line in lines]
+def _named(label: str, barrier: BarrierEntry | None) -> str:
+    if barrier is None:
+        return label
+    return f"{label}, {f'barrier {barrier.height:.3g}' if barrier.height > 0 else 'no barrier'}"
 
 
-def _named(line: _Line) -> str:
-    if line.barrier is None:
-        return line.name
-    height = line.barrier.height
-    return f"{line.name}, {f'barrier {height:.3g}' if height > 0 else 'no barrier'}"
-
-
-def _shared_marks(lines: Sequence[_Line]) -> tuple[Mark, ...]:
+def _shared_marks(lines: Sequence[Surface]) -> Sequence[Mark]:
     first = [(mark.label, mark.at) for mark in lines[0].marks]
     same = all([(mark.label, mark.at) for mark in line.marks] == first for line in lines)
     return lines[0].marks if same else ()
 
 
-@dataclass(frozen=True)
-class _Name:
-    text: str
-    center: float  # inches
-    row: int  # above the axes
-
-
-def _placed_names(marks: Sequence[Mark], limits: tuple[float, float], width: float) -> list[_Name]:
-    found: list[_Name] = []
+def _placed_names(
+    marks: Sequence[Mark], limits: tuple[float, float], width: float
+) -> list[tuple[str, float, int]]:
+    """Return the names of marks, each with its middle [inch] and its row above the axes."""
+    found: list[tuple[str, float, int]] = []
     taken: list[float] = []  # right end of each row
     for mark in sorted(marks, key=lambda mark: mark.at):
         text = style.typeset(mark.label)
@@ -261,5 +176,5 @@ def _placed_names(marks: Sequence[Mark], limits: tuple[float, float], width: flo
         rows = [row for row, end in enumerate(taken) if center - half > end + 0.06]
         row = rows[0] if rows else len(taken)
         taken[row : row + 1] = [center + half]
-        found.append(_Name(text, center, row))
+        found.append((text, center, row))
     return found

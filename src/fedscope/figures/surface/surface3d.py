@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from fedscope.figures import style
 from fedscope.figures.axis_labels import dress_axis
 from fedscope.figures.color_scale import Scale, is_percentage
-from fedscope.figures.inch_layout import width_of
-from fedscope.figures.label_placement import text_size
-from fedscope.figures.surface.panels import CAMERA, Limits, Panel
+from fedscope.figures.label_placement import text_size, width_of
+from fedscope.figures.surface.drawn_planes import CAMERA, Limits, SurfacePlane
 
 LABEL_SHARE = 0.38  # of the panel's width that an axis' name may take
 CORNER = 0.15  # of an axis, within which a tick stands at its end
@@ -50,20 +49,20 @@ def _cut(polygon: Polygon, ceiling: float) -> Polygon:
     return np.array(kept)
 
 
-def draw_surface(axes: Axes3D, panel: Panel, scale: Scale, limits: Limits) -> None:
+def draw_surface(axes: Axes3D, plane: SurfacePlane, scale: Scale, limits: Limits) -> None:
     """Draw the values as a surface, cut at the scale's ceiling, with holes where they are not finite.
 
     The text in brackets of the axes' names is left out for want of room.
     """
     low, high = scale.height(np.array([scale.low, scale.high]))
-    polygons = facets(panel.x, panel.y, scale.height(panel.values), ceiling=float(high))
+    polygons = facets(plane.x, plane.y, scale.height(plane.values), ceiling=float(high))
     levels = np.array([(polygon[:, 2].mean() - low) / (high - low) for polygon in polygons])
     colors = style.loss_colormap()(levels)
     mesh = Poly3DCollection(polygons, facecolors=colors, edgecolors=_darker(colors), linewidths=0.15)
     mesh.set_rasterized(True)  # thousands of facets: vector files stay small and free of seams
     axes.add_collection3d(mesh, autolim=False)
     axes.set(xlim=limits[0], ylim=limits[1], zlim=(low, high))
-    _dress(axes, [name.split(" (")[0] for name in panel.names], limits)
+    _dress(axes, [name.split(" (")[0] for name in plane.names], limits)
     heights = {scale.format(value): float(scale.height(np.array(value))) for value in scale.ticks()}
     # a label at the foot of the axis would meet the label of the axis beside it
     raised = {label: h for label, h in heights.items() if h > low + 0.06 * (high - low)}

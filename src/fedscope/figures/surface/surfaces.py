@@ -6,6 +6,7 @@ scale. A note in the figure tells what is cut off or missing.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
@@ -15,21 +16,23 @@ from mpl_toolkits.mplot3d import Axes3D
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import Scale, shared_scale
-from fedscope.figures.inch_layout import Page, wrapped
-from fedscope.figures.kinds import SurfaceKind
-from fedscope.figures.surface.marks import draw_distances, draw_marks, has_distances
-from fedscope.figures.surface.panels import (
+from fedscope.figures.figure_kinds import SurfaceKind
+from fedscope.figures.page import Page, wrapped
+from fedscope.figures.surface.drawn_planes import (
     Limits,
-    Panel,
+    SurfacePlane,
     draw_contours,
     draw_heat,
     fill_at,
     interpolated,
-    make_panel,
+    make_plane,
     shared_limits,
 )
-from fedscope.figures.surface.shown import Surface
+from fedscope.figures.surface.marks import draw_distances, draw_marks, has_distances
 from fedscope.figures.surface.surface3d import draw_surface
+
+if TYPE_CHECKING:
+    from fedscope.figures.surface.drawn_planes import Surface
 
 MOST_CHECKPOINTS = 8
 FLAT = {"both": draw_contours, "contour": draw_contours, "heat": draw_heat}
@@ -50,7 +53,7 @@ COARSE = 25  # points along an axis up to which interpolated contours are said t
 
 
 def landscape_figure(
-    surfaces: Sequence[Surface],
+    surfaces: "Sequence[Surface]",
     titles: Sequence[str] | None = None,
     *,
     captions: Sequence[str] | None = None,
@@ -86,7 +89,7 @@ def landscape_figure(
     titles = titles or [surface.directions for surface in surfaces]
     captions = captions if captions is not None else [""] * len(surfaces)
     panels = [
-        make_panel(surface, title, caption, width=side, metric=metric)
+        make_plane(surface, title, caption, width=side, metric=metric)
         for surface, title, caption in zip(surfaces, titles, captions, strict=True)
     ]
     scale = scale or shared_scale([panel.values for panel in panels], metric)
@@ -100,7 +103,7 @@ class _Layout:
 
     def __init__(
         self,
-        panels: Sequence[Panel],
+        panels: Sequence[SurfacePlane],
         scale: Scale,
         kind: SurfaceKind,
         *,
@@ -150,7 +153,7 @@ class _Layout:
                 named=column == 0 or panel.names[1] != first_name,
             )
         _draw_bar(self.page, self.scale, top=self.bar_top)
-        self.page.write_notes(self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02, step=DETAIL_LINE)
+        self.page.write_notes(self.notes, top=self.bar_top + BAR + BAR_LABELS - 0.02)
         return self.page.figure
 
     def _first(self, row: int) -> float:
@@ -159,7 +162,14 @@ class _Layout:
         return (self.page.width - LEFT - RIGHT - (count - 1) * self.step - self.side) / 2 + LEFT
 
     def _draw_column(
-        self, panel: Panel, reached: int | None, *, left: float, top: float, leftmost: bool, named: bool
+        self,
+        panel: SurfacePlane,
+        reached: int | None,
+        *,
+        left: float,
+        top: float,
+        leftmost: bool,
+        named: bool,
     ) -> None:
         page, side = self.page, self.side
         _write_header(page, panel, center=left + side / 2, top=top)
@@ -192,7 +202,7 @@ class _Layout:
                 )
 
 
-def _write_header(page: Page, panel: Panel, *, center: float, top: float) -> None:
+def _write_header(page: Page, panel: SurfacePlane, *, center: float, top: float) -> None:
     for line in panel.title:
         page.write(line, center=center, top=top, fontsize=style.TITLE_SIZE, fontweight="bold")
         top += TITLE_LINE
@@ -217,7 +227,7 @@ def _draw_bar(page: Page, scale: Scale, *, top: float) -> None:
     bar.outline.set_linewidth(0.4)
 
 
-def _share(panels: Sequence[Panel], limits: Limits) -> float:
+def _share(panels: Sequence[SurfacePlane], limits: Limits) -> float:
     """Return a plane's height in its widths: a unit is as long on both axes where they have the same."""
     (left, right), (low, high) = limits
     if not all(panel.same_unit for panel in panels):
@@ -225,7 +235,7 @@ def _share(panels: Sequence[Panel], limits: Limits) -> float:
     return float(np.clip((high - low) / (right - left), *SHARES))
 
 
-def _notes(panels: Sequence[Panel], scale: Scale, kind: SurfaceKind) -> list[str]:
+def _notes(panels: Sequence[SurfacePlane], scale: Scale, kind: SurfaceKind) -> list[str]:
     """Return the notes below the colour bar: what was cut, what is interpolated between the grid's points."""
     notes = []
     if scale.clipped:

@@ -6,7 +6,7 @@ Built from Hessian records, like the table.
 import math
 from collections.abc import Mapping
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
 

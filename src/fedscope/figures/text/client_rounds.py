@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from fedscope.figures.text.clients import GAP_NAMES, MEANS, amount_text, estimate_text
-from fedscope.figures.text.tables import Table
+from fedscope.figures.text.client_tables import GAP_NAMES, MEANS, amount_text, estimate_text
+from fedscope.figures.text.hessian_table import Table
 from fedscope.records.client_means import Side, Term, aligned, cost, gap
 from fedscope.records.clients_record import QUANTITIES, SYMBOLS, Amount, ClientsRecord
 from fedscope.records.estimates import SYMBOLS as OF_DIAGONALS

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from fedscope.figures.numbers import format_estimate
+from fedscope.figures.digits import format_estimate
 from fedscope.records.artefact import Claim
 from fedscope.records.differences import Difference, judged
 from fedscope.reproduce.artefacts.row_differences import (

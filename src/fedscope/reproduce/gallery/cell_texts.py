@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from fedscope.figures.numbers import format_estimate
-from fedscope.figures.text.verdicts import UNDECIDED
+from fedscope.figures.digits import format_estimate
+from fedscope.figures.text.comparison_table import UNDECIDED
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord, PaperValue
 from fedscope.reproduce.artefacts.departures import of_some
 from fedscope.reproduce.artefacts.record_of_cells import NOT_MEASURED

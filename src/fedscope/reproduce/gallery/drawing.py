@@ -2,23 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.intervals import reach
-from fedscope.figures.numbers import format_estimate, three_digits
-from fedscope.figures.runs.curves import panels_figure, rounds_figure
-from fedscope.figures.runs.dots import Dots, dots_figure
+from fedscope.figures.digits import format_estimate, three_digits
+from fedscope.figures.half_intervals import reach
+from fedscope.figures.page import panels_figure
+from fedscope.figures.panels import Line, Panel, Ticks, Values
+from fedscope.figures.runs.accuracy_curves import rounds_figure
 from fedscope.figures.runs.groups import percent_band
-from fedscope.figures.runs.lines import Line, Panel, Values
-from fedscope.figures.runs.sharpness import against_figure
+from fedscope.figures.runs.row_dots import dots_figure
+from fedscope.figures.runs.sharpness_panels import against_figure
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
-from fedscope.figures.surface.from_records import read_surface
-from fedscope.figures.surface.shown import RecordedSurface
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord, DrawnEntry
@@ -114,7 +112,7 @@ def _landscape(record: ArtefactRecord) -> list[Figure]:
             values = found.curvature
             known = values and not any(map(math.isnan, values))
             caption = f"λ₁ {three_digits(values[0])}, λ₂ {three_digits(values[1])}" if known else ""
-            shown.append((row, caption, read_surface(found)))
+            shown.append((row, caption, found))
     pages = -(-len(shown) // MOST_CHECKPOINTS)
     size = -(-len(shown) // pages)
     return [_page(shown[at : at + size]) for at in range(0, len(shown), size)]
@@ -122,18 +120,21 @@ def _landscape(record: ArtefactRecord) -> list[Figure]:
 
 def _objective(row: str, parts: Sequence[SurfaceEntry]) -> list[Figure]:
     """Draw the term on its own scale: on that of the losses its relief would be invisible."""
-    found = {part.part: read_surface(part) for part in parts}
+    found = {part.part: part for part in parts}
     losses = [(name, row, found[name]) for name in ("cross-entropy", "sum")]
     name = "MAN term"
     term = found[name]
     errors = {} if term.stderr is None else {name: term.stderr}
-    term = replace(
-        term, metrics={name: term.loss}, metrics_stderr=errors, center_metrics={name: term.center_loss}
-    )
+    as_metric = {
+        "metrics": {name: term.loss},
+        "metrics_stderr": errors,
+        "center_metrics": {name: term.center_loss},
+    }
+    term = term.model_copy(update=as_metric)
     return [_page(losses), landscape_figure([term], [name], captions=[row], metric=name)]
 
 
-_Shown = tuple[str, str, RecordedSurface]  # title, caption
+_Shown = tuple[str, str, SurfaceEntry]  # title, caption
 
 
 def _page(shown: Sequence[_Shown]) -> Figure:
@@ -161,9 +162,10 @@ def _sweep(record: ArtefactRecord) -> list[Figure]:
     if not lines:
         return []
     option = record.sweep.option
-    panel = Panel(lines, "α" if option.endswith("alpha") else option, next(iter(record.quantities.values())))
+    names = "α" if option.endswith("alpha") else option, next(iter(record.quantities.values()))
+    panel = Panel(lines, *names, x=Ticks(scale="log"))
     caption = _error_kind(record.entries) if any(line.band is not None for line in lines) else ""
-    return [panels_figure([panel], x_scale="log", caption=caption)]
+    return [panels_figure([panel], caption=caption)]
 
 
 def _error_kind(entries: Sequence[ArtefactCell]) -> str:
@@ -193,10 +195,13 @@ def _dots(record: ArtefactRecord) -> list[Figure]:
     column = record.columns[0]
     known = [e for e in record.entries if e.column == column and e.value is not None]
     series = {
-        name: Dots(title, {e.row: (float(e.value or 0), _reach(e)) for e in known if e.quantity == name})
-        for name, title in record.quantities.items()
+        name: {e.row: (float(e.value or 0), _reach(e)) for e in known if e.quantity == name}
+        for name in record.quantities
     }
-    panels = [[series[name] for name in names] for names in record.panels or [[n] for n in series]]
+    panels = [
+        {record.quantities[name]: series[name] for name in names}
+        for names in record.panels or [[name] for name in series]
+    ]
     rows = [row for row in record.rows if any(e.row == row for e in known)]
     return [dots_figure(panels, rows, caption=_error_kind(known))] if known else []
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from fedscope.extras import needed
-from fedscope.figures.text.sharpness import SYMBOLS, correlation_table
+from fedscope.figures.text.sharpness_tables import SYMBOLS, correlation_table
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.gallery.cell_texts import conditions, grid, legend, verdict_notes
 from fedscope.reproduce.gallery.drawing import samples_note

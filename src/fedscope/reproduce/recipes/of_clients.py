@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from fedscope.figures.text.sharpness import GAPS, SYMBOLS
+from fedscope.figures.text.sharpness_tables import GAPS, SYMBOLS
 from fedscope.records.client_means import aligned, cost, drift, gap
 from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.estimates import Entry, EstimateEntry

@@ -14,7 +14,7 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
-from fedscope.figures.text.sharpness import SYMBOLS
+from fedscope.figures.text.sharpness_tables import SYMBOLS
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.mean_loss import is_mean

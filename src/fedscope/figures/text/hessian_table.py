@@ -1,0 +1,226 @@
+"""The Hessian table: one row per checkpoint, every number with its error.
+
+Built from Hessian records, so that a table can be made again from files without computing anything.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from fedscope.choices import Reading
+from fedscope.errors import UserError
+from fedscope.figures.digits import format_estimate
+from fedscope.figures.text.labels import label
+from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
+from fedscope.records.estimates import EstimateEntry, MeanSymbol
+from fedscope.records.hessian_record import HessianRecord, ProblemEntry
+from fedscope.statistics.resolution import UNRESOLVED
+
+NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.digits.format_estimate` writes it
+ABSENT = "–"
+CARRIED_BY = "n_eff"  # the column of the effective number of samples
+OVER_PAIRS: Mapping[MeanSymbol, str] = {"H_N": "H_N", "H_N_scale_free": "H_N scale-free", "H_D": "H_D"}
+MEANING = "effective number of samples that carry λ_max, (Σq)²/Σq² of their parts q"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text, ready for any renderer."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]  # each as long as ``columns``
+    notes: tuple[str, ...]
+
+    def markdown(self) -> str:
+        """Return the table as GitHub-flavoured Markdown: first column left, the others right."""
+        rule = ["---", *["---:"] * (len(self.columns) - 1)]
+        lines = [_row(cells) for cells in (self.columns, rule, *self.rows)]
+        notes = [f"- {note}" for note in self.notes]
+        return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
+
+    def text(self) -> str:
+        """Return the table as aligned text: first column left, the others right."""
+        rows = [self.columns, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]) for cells in rows
+        ]
+        return "\n".join([self.title, *(line.rstrip() for line in lines)])
+
+    def html(self) -> str:
+        """Return the table as HTML, its notes under it."""
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.columns)
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return (
+            f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{f'<ul>{notes}</ul>' if notes else ''}"
+        )
+
+
+def hessian_table(records: Sequence[HessianRecord]) -> Table:
+    """Tabulate λ_max, trace and, where any record has them, how many samples carry λ_max, H_N and H_D.
+
+    Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
+    that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
+    "unresolved", a quantity that was not computed "–".
+    """
+    check_any(records)
+    shared, differing = _settings([record.problem.to_json() for record in records])
+    means = _means([record.cross_client for record in records if record.cross_client])
+    carried = any(math.isfinite(record.lambda_max.effective_samples) for record in records)
+    columns = ["checkpoint", *differing, "λ_max ± data", *[CARRIED_BY] * carried, "trace ± probe ± data"]
+    columns += [f"{OVER_PAIRS[symbol]} ({reading})" for symbol, reading in means]
+    rows = [tuple(_cells(record, differing, means, carried=carried)) for record in records]
+    title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
+    unknown = any(NO_ERROR in cell for row in rows for cell in row)
+    notes = _notes(records, shared, unknown=unknown, carried=carried)
+    return Table(title, tuple(columns), tuple(rows), tuple(notes))
+
+
+def check_any(records: Sequence[HessianRecord]) -> None:
+    """Check that there are records."""
+    if not records:
+        raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
+
+
+TITLES = {
+    "hessian": "Hessian of the loss",
+    "ggn": "Gauss–Newton matrix of the loss",
+    "fisher": "Empirical Fisher information",
+    "mcfisher": "Monte-Carlo Fisher information",
+}
+
+
+def _means(crossed: Sequence[CrossClientEntry]) -> list[tuple[MeanSymbol, Reading]]:
+    """Return which means over pairs of clients have a column: scale-free H_N only where a record has it."""
+    known = [name for name in OVER_PAIRS if any(getattr(cross, name) for cross in crossed)]
+    return [(symbol, reading) for symbol in known for reading in READINGS]
+
+
+def _cells(
+    record: HessianRecord,
+    settings: Sequence[str],
+    means: Sequence[tuple[MeanSymbol, Reading]],
+    *,
+    carried: bool,
+) -> list[str]:
+    problem, top, trace = record.problem.to_json(), record.lambda_max, record.trace
+    cells = [
+        label(record.checkpoint),
+        *(_text(problem.get(key)) for key in settings),
+        format_estimate(top.value, top.stderr_data, within=top.residual),
+        *[effective_number(top.effective_samples)] * carried,
+        format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
+    ]
+    return cells + _relations(record.cross_client, means)
+
+
+def effective_number(samples: float) -> str:
+    """Return an effective number of samples to read: in three digits, "–" where it is not known."""
+    return f"{float(f'{samples:.3g}'):,.10g}" if math.isfinite(samples) else ABSENT
+
+
+def all_rows(record: HessianRecord) -> str | None:
+    """Return H_N and H_D of what the clients' samples were drawn from; None where they tell nothing new."""
+    cross = record.cross_client
+    if cross is None or cross.populations is None:
+        return None
+    means = _means([cross])
+    found = [_relation(cross.population(symbol, reading), symbol) for symbol, reading in means]
+    if found == _relations(cross, means):
+        return None
+    named = (f"{OVER_PAIRS[of]} ({how}) {text}" for (of, how), text in zip(means, found, strict=True))
+    said = UNRESOLVED if {*found} == {UNRESOLVED} else ", ".join(named)
+    return f"of all rows that the clients hold, ± the samples too: {said}"
+
+
+def _relations(cross: CrossClientEntry | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
+    return [_relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in means]
+
+
+def _relation(mean: EstimateEntry | None, symbol: MeanSymbol) -> str:
+    if mean is None:
+        return ABSENT
+    return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
+
+
+# How long a measurement takes, and what stands below.
+_UNSHOWN = ("form", "form_reason", "notes", "departs", "whole")
+_USUAL = {"engine": "fedscope", "reading": "paper", "bn": "eval"}  # of no interest beside one's own data
+
+
+def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
+    """Split the problems' settings into those that all share, with their values, and the others' names."""
+    names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _UNSHOWN))
+    differing = [
+        name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
+    ]
+    return {name: problems[0][name] for name in names if name not in differing}, differing
+
+
+def _notes(
+    records: Sequence[HessianRecord], shared: Mapping[str, object], *, unknown: bool, carried: bool
+) -> list[str]:
+    notes, usual = [], {} if any(record.problem.split for record in records) else _USUAL
+    told = [f"{k} {v}" for k, v in shared.items() if v is not None and usual.get(k) != v]
+    if told:
+        notes.append(", ".join(told))
+    crossed = [record.cross_client for record in records if record.cross_client]
+    if any(UNRESOLVED in _relations(cross, _means([cross])) for cross in crossed):
+        stopped = any(cross.converged is False for cross in crossed)  # never where the probes were fixed
+        notes.append(
+            "unresolved: out of its range, or its 95 % interval excludes nothing; raise "
+            f"{'--client-max-probes' if stopped else '--client-probes'} (the value is in --json)"
+        )
+    absent = f"; {NO_ERROR}: not known, as of one batch or by another engine" if unknown else ""
+    notes.append(
+        "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
+        f"upward on few samples); ± probe: of the trace estimate, over its random probes{absent}"
+        + f"; {CARRIED_BY}: {MEANING}"
+        * carried
+    )
+    if any(record.problem.population == record.problem.samples for record in records):
+        notes.append("no ± data where the samples are the whole split: the number is exact for it")
+    residuals = [record.lambda_max.residual for record in records]
+    if known := [residual for residual in residuals if not math.isnan(residual)]:
+        notes.append(f"λ_max: residual ‖Hv − λv‖ at most {format_estimate(max(known))}")
+    if any(record.problem.products for record in records):
+        notes.append(
+            "products by finite differences of gradients: their measured error is in λ_max's residual and in "
+            "the interval of the trace"
+        )
+    notes += dict.fromkeys(note for record in records for note in record.problem.notes)
+    return [*departures(record.problem for record in records), *notes, *dict.fromkeys(map(_pairs, crossed))]
+
+
+def departures(problems: Iterable[ProblemEntry]) -> list[str]:
+    """Return a note for each thing that was measured in the place of the loss's own derivatives."""
+    return list(dict.fromkeys(problem.departs for problem in problems if problem.departs))
+
+
+def _pairs(cross: CrossClientEntry) -> str:
+    meaning = (
+        "distinct pairs" if cross.pairs == "distinct" else "all pairs, each client with itself included,"
+    )
+    rounds = [round for round in cross.rounds if round is not None]
+    when = (
+        f"; uploads of rounds {min(rounds)} to {max(rounds)}" if rounds and min(rounds) < max(rounds) else ""
+    )
+    scaled = " (scale-free: each pair's divided by ‖D_k‖·‖D_j‖)" if cross.H_N_scale_free else ""
+    return (
+        f"H_N{scaled}, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error over the "
+        "probes"
+    )
+
+
+def _text(value: object) -> str:
+    return ABSENT if value is None else str(value)
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (" ".join(cell.replace("\\", "\\\\").replace("|", "\\|").split()) for cell in cells)
+    return f"| {' | '.join(escaped)} |"

@@ -1,0 +1,114 @@
+"""The summary on top of the page: what is compared, measured on what, the headline numbers, the verdicts."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from fedscope.figures.text.advice import redrawn, who_is_who
+from fedscope.figures.text.comparison_table import surprises
+from fedscope.figures.text.labels import data_name
+from fedscope.records.estimates import SYMBOLS
+from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.run_record import RunRecord
+from fedscope.records.saved_records import Analysis
+from fedscope.report import verdict_sentences
+from fedscope.report.curvature_tables import rows_of, top_cell, trace_cell
+from fedscope.report.sortable_table import Cell, SortableTable, related
+from fedscope.report.subjects import Subjects, row_names
+from fedscope.report.training import final_accuracy, partition_of
+
+MARKS = {"lower": "lowest", "higher": "highest"}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The top of the page."""
+
+    facts: tuple[tuple[str, str], ...]  # name and value
+    table: SortableTable
+    verdicts: tuple[tuple[str, str], ...]  # quantity, and its verdict
+    remark: str  # on records that are not compared, or contradict a paper
+
+
+def summary(
+    runs: Sequence[RunRecord],
+    curvatures: Sequence[HessianRecord],
+    landscapes: Sequence[LandscapeRecord],
+    who: Subjects,
+) -> Summary:
+    """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
+    facts = {"Trained": [_trained(run) for run in runs]}
+    facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
+    facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
+    facts["Clients' models"] = [line for record in curvatures for line in who_is_who(record)]
+    facts["Clients' rows"] = [word for record in curvatures if (word := redrawn(record))]
+    names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
+    fitting = verdict_sentences.comparable(curvatures)
+    found = verdict_sentences.sentences(fitting, [names[id(record)] for record in fitting])
+    left = [names[id(record)] for record in curvatures if record not in fitting]
+    remarks = [f"{surprise}." for surprise in surprises(fitting)]
+    if left:
+        first = names[id(fitting[0])]
+        remarks.append(f"Not compared, as samples or settings are not {first}'s: {', '.join(left)}.")
+    return Summary(
+        tuple((name, " · ".join(dict.fromkeys(words))) for name, words in facts.items() if words),
+        _table(runs, curvatures, who),
+        tuple(found),
+        " ".join(remarks),
+    )
+
+
+def _table(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable:
+    rows = rows_of(runs, curvatures)
+    records = [row.record for row in rows if row.record]
+    best, names = verdict_sentences.best(records), iter(row_names(records, who))
+    body = []
+    for row in rows:
+        subject, record = who[row.key], row.record
+        name = next(names) if record else subject.name
+        marks = {
+            quantity: MARKS[verdict_sentences.QUANTITIES[quantity].better]
+            for quantity, place in best.items()
+            if records[place] is record
+        }
+        accuracy = [final_accuracy(row.run)] if runs else []
+        body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
+    columns = ("final accuracy (%)",) if runs else ()
+    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
+    if any(record.cross_client for record in records):
+        columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
+    rows_shown = tuple(cells[: len(columns)] for cells in body)
+    return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
+
+
+def _headline(record: HessianRecord | None, marks: Mapping[str, str]) -> Iterator[Cell]:
+    cross = record.cross_client if record else None
+    yield top_cell(record, marks.get("λ_max"))
+    yield trace_cell(record, marks.get("trace"))
+    for symbol in SYMBOLS:
+        mean = cross.mean(symbol, "tensor") if cross else None
+        yield related(mean, symbol, marks.get(f"{symbol} (tensor)"))
+
+
+def _trained(run: RunRecord) -> str:
+    settings, manifest = run.stated, run.manifest
+    words = [f"{manifest.model.name} on {data_name(manifest.data.name)}", partition_of(settings)]
+    words.append(None if settings.seed is None else f"seed {settings.seed}")
+    return ", ".join(word for word in words if word)
+
+
+def _earlier(run: RunRecord, curvatures: Sequence[HessianRecord]) -> Iterator[str]:
+    """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
+    last = run.metrics[-1].round if run.metrics else None
+    for record in curvatures:
+        place = record.checkpoint
+        if place.run == run.name and place.round not in (None, last):
+            yield f"curvature of round {place.round}, accuracy of round {last}"
+
+
+def _samples(record: Analysis) -> str:
+    problem = record.problem
+    source = f" of {data_name(problem.dataset)}" if problem.dataset else ""
+    split = f", {problem.split} split" if problem.split else ""
+    seed = f", seed {problem.seed}" if problem.seed is not None else ""
+    return f"{problem.samples:,} samples{source}{split}{seed}"

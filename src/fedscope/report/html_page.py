@@ -1,0 +1,92 @@
+"""The one file from its sections: template, style, scripts and data, and a policy against any request.
+
+The page loads nothing: its policy allows its own style, its own scripts by their hashes, and images in it. A
+text that got into the page as a script would not run.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from fedscope import __version__
+from fedscope.extras import needed
+from fedscope.figures import style
+from fedscope.report.plotly_panels import typeset
+
+with needed("report", "an HTML page"):  # here, so that nothing is measured in vain
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("look.js", "planes.js", "report.js")
+DPI = 200  # of the pictures in the page
+
+
+def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
+    """Return the page: ``context`` fills the template, ``data`` is what its script draws.
+
+    ``provenance`` stands in the page as JSON and behind a link that saves it.
+    """
+    scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
+    about = _dumped(provenance, indent=1)
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            **context,
+            policy=_policy(scripts),
+            css=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+            scripts=[Markup(script) for script in scripts],
+            data=_embedded(data),
+            provenance=_embedded(provenance),
+            provenance_link="data:application/json;base64," + base64.b64encode(about.encode()).decode(),
+            version=__version__,
+        )
+    )
+
+
+def picture(figure: Figure) -> str:
+    """Return a static figure as a data: address of a PNG; the same figure gives the same text."""
+    buffer = io.BytesIO()
+    with style.paper_style():
+        figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": f"fedscope {__version__}"})
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    loader = FileSystemLoader(TEMPLATES)
+    found = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    found.filters["typeset"] = lambda words: Markup(typeset(str(words)))
+    return found
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{one}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _embedded(content: Any) -> Markup:
+    text = _dumped(content)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)
+
+
+def _dumped(content: Any, indent: int | None = None) -> str:
+    separators = (",", ":") if indent is None else None
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, indent=indent, separators=separators)
