@@ -11,6 +11,9 @@ From this folder, with FEDSCOPE_DATA, ``python -m fedscope train --registry DIR 
     remembered     --data coverage_networks:remembered --test-data coverage_networks:remembered
                    --model lenet5 --batch-size 64 --rounds 17 --lr 0.02 --lr-decay 0.9
 
+A run of the registry that was trained elsewhere is measured likewise (``--networks RUN``), one of the gallery
+after ``fedscope runs pull RUN git:``.
+
 The population of ``remembered`` are the samples that it was trained on: few of them carry what curvature is
 left, and its largest eigenvalues lie close together.
 
