@@ -20,7 +20,7 @@ GROUND = {
     "pretrained",
     "lora",
     "task_loss",
-    "callable_module",
+    "deferred_names",
     "factories",
     "statistics",
     "pairing",

@@ -7,7 +7,7 @@ Nothing is computed here, and the same records give the same bytes. The module c
 from collections.abc import Sequence
 from typing import Any
 
-from fedscope.callable_module import make_callable
+from fedscope.deferred_names import make_callable
 from fedscope.errors import UserError
 from fedscope.figures.surface.landscape_figures import draw
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
