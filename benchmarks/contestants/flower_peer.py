@@ -22,7 +22,7 @@ class Counting(FedAvg):
 
     counts: MetricRecord
 
-    def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]  # noqa: D102
+    def aggregate_train(self, server_round, replies):  # type: ignore[no-untyped-def]
         arrays, metrics = super().aggregate_train(server_round, replies)
         self.counts = metrics
         return arrays, metrics

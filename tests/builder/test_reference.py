@@ -1,8 +1,11 @@
 """The generated reference has every command, option, field and public name."""
 
+import inspect
 import json
 import re
+from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
@@ -44,6 +47,17 @@ def test_every_public_name_is_there_and_in_use() -> None:
         assert f"::: {module}.{name}\n" in made
         block = blocks.using(name)
         assert block is not None, f"no block of the pages uses {name}; how_to/python.md is the place"
+
+
+def test_every_public_name_and_member_says_what_it_is() -> None:
+    for name, module in (entry for group in names.groups().values() for entry in group):
+        kind = getattr(import_module(module), name)
+        assert inspect.getdoc(kind), name
+        if not inspect.isclass(kind):
+            continue
+        for member, value in vars(kind).items():
+            if not member.startswith("_") and isinstance(value, FunctionType | property | classmethod):
+                assert inspect.getdoc(getattr(kind, member)), f"{name}.{member}"
 
 
 def test_every_method_has_a_page_with_its_equation_and_options() -> None:

@@ -1,6 +1,6 @@
 """The division of a training set as a run's settings name it: every client's rows, and those held out."""
 
-# ruff: noqa: D102 (the protocol's properties are the settings' fields)
+
 
 import math
 from typing import NamedTuple, Protocol
