@@ -21,12 +21,7 @@ def build(
 ) -> tuple[list[Path], dict[str, str]]:
     """Train and measure what is missing, then write the artefacts; return the files, and the faults.
 
-    Args:
-        recipes: each at its scale.
-        choices: what the user narrows of them.
-        place: registry, gallery, and how to compute.
-        say: is called with every step.
-        partial: train nothing; an unfinished run fills its cell with its rounds so far.
+    With ``partial`` nothing is trained; an unfinished run fills its cell with its rounds so far.
     """
     written = list[Path]()
     plan, faults = completed(Plan(recipes, choices, place, partial=partial), say)
@@ -43,7 +38,7 @@ def build(
 
 
 def completed(plan: Plan, say: Log) -> tuple[Plan, dict[str, str]]:
-    """Train and measure what a plan lacks; return the plan then, and the faults by the title of their job."""
+    """Train and measure what a plan lacks; return the plan then, and the faults by job title."""
     place = plan.place
     faults = _run(plan.training_jobs(), place, say)
     plan = plan.refreshed(partial=plan.partial or bool(faults))

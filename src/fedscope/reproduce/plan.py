@@ -96,16 +96,13 @@ class Plan:
 
     @property
     def inventory(self) -> RunInventory:
-        """The registry at the time of the plan."""
         return self.clock.inventory
 
     def refreshed(self, *, partial: bool) -> Self:
-        """Return the plan of the registry as it is now."""
         return type(self)(self.recipes, self.choices, self.place, partial=partial)
 
     @cached_property
     def cells(self) -> dict[str, list[RunCell]]:
-        """Every recipe's cells."""
         return {recipe.name: cells(recipe, self.choices) for recipe in self.recipes}
 
     @cached_property
@@ -119,7 +116,6 @@ class Plan:
 
     @cached_property
     def filled(self) -> dict[str, list[FilledCell]]:
-        """The cells that have a run, by recipe."""
         return {
             name: [
                 FilledCell(cell, found, self.place.registry)
@@ -195,13 +191,11 @@ class Plan:
         return {_title(path, wanted) for path, wanted in self.measures.values() if wanted.kind == "outcomes"}
 
     def training_jobs(self) -> list[Computation]:
-        """Return the work of the missing runs."""
         place = self.place
         where = (place.registry, place.data_dir, place.device, place.threads)
         return [Computation(f"train {one.name}", train_job, (one, *where)) for one in self.trainings]
 
     def measuring_jobs(self) -> list[Computation]:
-        """Return the work of the missing results."""
         place = self.place
         where = (place.registry, place.data_dir, place.device)
         return [
@@ -210,7 +204,6 @@ class Plan:
         ]
 
     def estimate(self) -> CoreSeconds:
-        """Return the time of everything that is missing, on one core."""
         training = [self._time(job) for job in self.trainings]
         later = [
             self.clock.measuring(cell.settings, wanted)
@@ -231,7 +224,6 @@ class Plan:
         return self.clock.training(left, next(one.done for one in entries if one.run.name == job.name))
 
     def outline(self) -> Outline:
-        """Return the work to do, and its time."""
         estimate = self.estimate()
         timed = [(job, self._time(job)) for job in self.trainings]
         return Outline(

@@ -1,7 +1,6 @@
 """Names and facts of the catalogues of methods, networks, data sets and presets, without importing PyTorch.
 
-The catalogues themselves hold functions of tensors. Their facts are cached for the user, under a hash of
-fedscope's own source; where other packages add methods, networks or data, nothing is cached.
+They are cached for the user, under a hash of fedscope's own source, unless other packages add to them.
 """
 
 import hashlib
@@ -54,12 +53,10 @@ _NAMES: Mapping[str, Callable[[], list[str]]] = {
 
 
 def names(kind: str) -> list[str]:
-    """Return the names of every method, model, dataset or preset."""
     return cached(f"{kind}-names", _NAMES[kind])
 
 
 def cached(what: str, make: Callable[[], T]) -> T:
-    """Return the plain data that ``make`` returns, from the cache where this source has made it before."""
     if extended():
         return make()
     path = cache_dir() / "catalogues" / f"{what}-{source()}.json"

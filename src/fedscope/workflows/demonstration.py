@@ -30,7 +30,6 @@ class Demo:
 
 
 def demo(registry: Path, threads: int | None = None, reporter: Reporter = SILENT) -> Demo:
-    """Train, measure and report, in two minutes on two cores."""
     paths: list[Path] = []
     for method in METHODS:
         training = TrainRequest(

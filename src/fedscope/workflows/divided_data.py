@@ -58,8 +58,8 @@ def partition(
 ) -> PartitionRecord:
     """Return the division of a run's data, or of the data that the settings ``given`` describe.
 
-    Where the run stored the rows of its clients, the division is of these. ``named`` has settings that must
-    have an effect, each with its flag.
+    Where the run stored its clients' rows, it is of these. ``named`` are settings that must have an effect,
+    each with its flag.
     """
     store = RunRegistry(registry)
     if run and given:

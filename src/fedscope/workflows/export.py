@@ -35,7 +35,7 @@ def export_safetensors(checkpoint: Path, out: Path) -> None:
 def export_peft(checkpoint: Path, out: Path) -> None:
     """Write the verified adapters of ``checkpoint`` as the folder that ``PeftModel.from_pretrained`` takes.
 
-    The base is named there and not copied. The metadata of the weights are as in :func:`export_safetensors`.
+    The base is named there and not copied.
     """
     loaded = load_checkpoint(checkpoint)
     spec = loaded.info.model

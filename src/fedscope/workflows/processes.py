@@ -12,7 +12,6 @@ from fedscope.workflows.progress import SILENT, Reporter
 
 @contextmanager
 def joined_group() -> Iterator[ProcessGroup | None]:
-    """Join the processes that torchrun started; None without it."""
     if not workers.under_torchrun():
         yield None
         return

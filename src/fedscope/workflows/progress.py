@@ -12,7 +12,6 @@ Stage = Callable[[str], AbstractContextManager[Progress]]
 
 @contextmanager
 def silent(_title: str) -> Iterator[Progress]:
-    """Show nothing of a long step."""
     yield lambda *_: None
 
 
@@ -33,7 +32,6 @@ SILENT = Reporter()
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in a suitable unit."""
     for unit, size in (("days", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:.3g} {unit}"

@@ -56,17 +56,14 @@ class ReportRequest:
 
     @property
     def analyses(self) -> tuple[Analysis, ...]:
-        """The records given of checkpoints."""
         return tuple(record for record in self.given if not isinstance(record, ClientsRecord))
 
     @property
     def rounds_given(self) -> tuple[ClientsRecord, ...]:
-        """The records given of rounds' clients."""
         return tuple(record for record in self.given if isinstance(record, ClientsRecord))
 
     @property
     def curvature(self) -> Request:
-        """What is measured of each checkpoint."""
         return Request(
             top_k=self.top_k,
             probes=self.probes,
@@ -98,10 +95,7 @@ def report(request: ReportRequest, reporter: Reporter = SILENT) -> tuple[str, li
 def rounds_of(
     store: RunRegistry, checkpoints: Sequence[Path], given: Sequence[ClientsRecord] = ()
 ) -> list[ClientsRecord]:
-    """Return ``given`` and what the registry has of the clients of the other checkpoints' rounds.
-
-    Of each checkpoint it is the fullest record.
-    """
+    """Return ``given`` and, for each other checkpoint's round, the fullest record that the registry has."""
     hashes = [describe_checkpoint(path)[1] for path in checkpoints if layout.is_ours(path)]
     found: dict[str, ClientsRecord] = {}
     for record in ResultCache(store.analysis).results():
@@ -121,8 +115,7 @@ def _extent(record: ClientsRecord) -> Rank:
 def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter) -> list[Analysis]:
     """Return the records given and what they lack: curvature, and landscapes of these and of earlier ones.
 
-    The landscapes of earlier rounds lie along the directions of the checkpoint that they lead to. The basis
-    of each curvature is stored for requests of `fedscope hessian`.
+    The landscapes of earlier rounds lie along the directions of the checkpoint that they lead to.
     """
     targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
@@ -160,10 +153,7 @@ def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
 def known(
     store: RunRegistry, checkpoints: WithEarlier, request: ReportRequest, reporter: Reporter = SILENT
 ) -> list[Analysis]:
-    """Return the records given and, for each checkpoint that has none there, the fullest of the registry.
-
-    Landscapes are of the checkpoints and of earlier ones, curvature of the checkpoints alone.
-    """
+    """Return the records given and, for each checkpoint that has none there, the fullest of the registry."""
     given = request.analyses
     paths = dict.fromkeys(path for target, earlier in checkpoints.items() for path in (target, *earlier))
     own = [path for path in paths if not layout.is_ours(path)]
@@ -181,9 +171,8 @@ def best_of(
 ) -> list[Analysis]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
-    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine; of
-    several as full it is by :func:`rank` for ``samples`` samples. Of several that are alike in all of this
-    the last one counts.
+    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine. Of
+    several that are alike in all the last one counts.
     """
     curvatures: dict[str, HessianRecord] = {}
     landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}
@@ -203,7 +192,6 @@ def best_of(
 
 
 def kept_rounds(store: RunRegistry, reference: str, rounds: str | None) -> list[Path]:
-    """Return the kept global models of the rounds of ``FIRST:LAST:STEP``; none without."""
     if rounds is None:
         return []
     wanted = parse(rounds)
@@ -216,7 +204,6 @@ def kept_rounds(store: RunRegistry, reference: str, rounds: str | None) -> list[
 
 
 def shown_runs(paths: Sequence[Path]) -> list[RunRecord]:
-    """Return the runs that the checkpoints lie in, each once, with what their registries have of them."""
     runs = [RunFolder(folder) for folder in dict.fromkeys(map(layout.run_of, paths)) if folder]
     results = {root: lookup.results(root / layout.ANALYSIS) for root in {run.root for run in runs}}
     return [as_record(run, results[run.root], paths) for run in runs]
@@ -239,7 +226,6 @@ def as_record(run: RunFolder, results: Sequence[Kept] = (), paths: Sequence[Path
 def page_of(
     runs: Sequence[RunRecord], records: Sequence[Analysis], rounds: Sequence[ClientsRecord] = ()
 ) -> str:
-    """Return the HTML of runs and of what was measured of them."""
     curvatures = [record for record in records if isinstance(record, HessianRecord)]
     landscapes = [record for record in records if isinstance(record, LandscapeRecord)]
     return report_page(runs, curvatures, landscapes, rounds)
@@ -266,10 +252,7 @@ def _fullness(record: HessianRecord, samples: int | None) -> Rank:
 
 
 def _fineness(record: LandscapeRecord, complete: Sequence[str]) -> tuple[int, ...]:
-    """Return what makes one of two landscapes of the same checkpoint the better one to show.
-
-    An earlier round's is comparable along the directions of the checkpoint that it leads to.
-    """
+    """Return the rank; an earlier round's should lie along the directions of the round it leads to."""
     sha256, lender = record.checkpoint.sha256, record.directions_of or record.checkpoint
     fitting = lender.sha256 in complete if sha256 not in complete else lender.sha256 == sha256
     return fitting, record.problem.samples, len(record.axes[0].values)

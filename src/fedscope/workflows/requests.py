@@ -38,7 +38,6 @@ class CrossClientRequest:
         check_choices(CrossClientRequest, **vars(self))
 
     def settled(self, reading: ReadingName) -> "CrossClientRequest":
-        """Return the options with nothing left open."""
         return replace(
             self,
             weights=self.weights or "client",
@@ -87,7 +86,6 @@ class Request:
 
     @property
     def eigenpairs(self) -> int:
-        """How many of the whole operator are wanted."""
         return self.top_k * (2 if self.both_ends else 1)
 
     @property
@@ -102,7 +100,6 @@ class Request:
 
 
 def check_request(request: Request, *, parallel: bool) -> None:
-    """Refuse what does not go together."""
     parts = request.both_ends or request.layers or request.blocks or request.preconditioned
     if (parts or request.influence or parallel) and not request.certified:
         other = "reading code" if request.reading == "code" else f"engine {request.engine}"

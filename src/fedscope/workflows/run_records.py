@@ -30,8 +30,7 @@ def run_records(store: RunRegistry, references: Sequence[str]) -> list[RunCurves
     """Return a record for each reference: RUN, RUN@ROUND, RUN@all; RUN may be a pattern with ``*?[``.
 
     The checkpoint that the reference names is the record's ``at``, and its round the last of the ``metrics``;
-    ``curvature`` has what the registry holds of this checkpoint and of the rounds that the run kept, whatever
-    command measured it.
+    ``curvature`` is of it and of the rounds that the run kept, whatever command measured it.
     """
     found = [one for reference in references for one in store.matching(reference)]
     curvatures = list(_curvatures(lookup.results(store.root / ANALYSIS)))
@@ -39,7 +38,6 @@ def run_records(store: RunRegistry, references: Sequence[str]) -> list[RunCurves
 
 
 def runs_of(records: Sequence[ClientsRecord], registry: Path) -> list[RunCurves]:
-    """Return the runs of records, whose accuracy by round stands beside what was measured."""
     names = dict.fromkeys(record.checkpoint.run for record in records)
     return run_records(RunRegistry(registry), [name for name in names if name])
 
@@ -84,12 +82,10 @@ def _record(store: RunRegistry, reference: str, curvatures: Sequence[HessianReco
 
 
 def measured_rounds(run: RunFolder, results: Iterable[Kept]) -> tuple[CurvatureEntry, ...]:
-    """Return what ``results`` have of the curvature of the global models that a run kept."""
     return tuple(map(CurvatureEntry.read, _of_models(_curvatures(results), _described(_kept(run)))))
 
 
 def measured_clients(run: RunFolder, results: Iterable[Kept]) -> tuple[ClientsRecord, ...]:
-    """Return what ``results`` have of the clients of the rounds of a run whose global models it kept."""
     models = _described(_kept(run))
     return tuple(one for one in results if isinstance(one, ClientsRecord) and one.checkpoint.sha256 in models)
 

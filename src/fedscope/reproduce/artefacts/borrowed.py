@@ -17,7 +17,7 @@ from fedscope.reproduce.recipes.table_quantities import QUANTITIES
 
 
 def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, SeedSpread]:
-    """Return the spreads by quantity; ``elsewhere`` are the numbers of one column of another recipe."""
+    """Return the spreads by quantity; ``elsewhere`` is one column of another recipe."""
     places = sorted({(name, column) for _, column, name in elsewhere})
     measured = {name: spread_between_seeds(elsewhere, column, name) for name, column in places}
     source = recipe.spread_of[0] if recipe.spread_of else ""
@@ -27,7 +27,6 @@ def borrowed_spreads(recipe: Recipe, elsewhere: Samples) -> dict[str, SeedSpread
 
 
 def borrowed_notes(recipe: Recipe, samples: Samples, spreads: Mapping[str, SeedSpread]) -> list[str]:
-    """Return where the spreads that statements need are from, and how large they are."""
     found: dict[str, list[str]] = {}
     for name in _judged(recipe):
         columns = {column for _, column, other in samples if other == name}

@@ -47,7 +47,6 @@ class Statement:
 
     @classmethod
     def read(cls, text: str) -> "Statement":
-        """Return the parts of a statement."""
         found = _STATEMENT.fullmatch(text)
         if not found or found["quantity"] not in QUANTITIES:
             raise ValueError(f"{text!r} is no statement")
@@ -55,7 +54,6 @@ class Statement:
         return cls(found["row"], found["quantity"], less, found["other"])
 
     def contradicted(self, values: Mapping[str, float]) -> bool:
-        """Say whether a column's numbers, by row, contradict the statement."""
         others = [values[row] for row in values if row != self.row and self.other in (None, row)]
         mine = values.get(self.row)
         return mine is not None and any(other < mine if self.less else other > mine for other in others)
@@ -74,13 +72,8 @@ def judge(
 ) -> list[Claim]:
     """Return the verdicts on statements, judged together.
 
-    Args:
-        texts: the statements.
-        samples: the numbers of cells.
-        columns: to judge them under.
-        rows: among which one is lowest or highest.
-        papers: the paper's own numbers for each statement.
-        borrowed: the spread between trainings by quantity, for columns in which no row has several seeds.
+    ``papers`` are the paper's own numbers for each statement; ``borrowed`` is the spread between trainings by
+    quantity, for columns in which no row has several seeds.
     """
     statements = [Statement.read(text) for text in texts]
     places = [

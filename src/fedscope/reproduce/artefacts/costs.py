@@ -103,7 +103,6 @@ def traffic_grid(recipe: Recipe) -> Record:
 
 
 def megabytes(size: int) -> str:
-    """Return bytes in megabytes."""
     return f"{size / 1e6:.3f}"
 
 

@@ -22,7 +22,6 @@ DRAWN = ("curves", "spectrum", "density", "landscape", "correlation")  # kinds d
 
 
 def reductions(recipe: Recipe, cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> list[str]:
-    """Return in which settings the artefact departs from the published experiment, and for which rows."""
     departs: dict[str, set[tuple[str, str]]] = {}  # (column, row) places
     added: dict[str, None] = {}  # rows
     swept = (f"{recipe.sweep.option} ",) if recipe.sweep else ()
@@ -54,7 +53,6 @@ def reductions(recipe: Recipe, cells: Sequence[RunCell], filled: Sequence[Filled
 
 
 def left_out(recipe: Recipe, cells: Sequence[RunCell]) -> list[str]:
-    """Return the published rows, columns and seeds that are left out."""
     if not cells:
         return []
     found = []
@@ -118,7 +116,6 @@ def apart(cells: Sequence[RunCell], filled: Sequence[FilledCell]) -> set[tuple[s
 
 
 def training_samples(filled: Sequence[FilledCell]) -> list[str]:
-    """Name the data sets of which fewer training samples were at hand than were published."""
     found = []
     for name in dict.fromkeys(one.match.entry.manifest.data.name for one in filled):
         expected = data_catalogue.record(name).expected["train"]
@@ -158,7 +155,6 @@ def _of_few_rows(record: Kept) -> bool:
 
 
 def divergences(diverged: Sequence[tuple[RunCell, RunEntry]]) -> list[str]:
-    """Name the cells whose run diverged, and the round."""
     return [
         f"{DIVERGED}: {cell.row}, seed {cell.seed}, in round {entry.manifest.diverged}"
         for cell, entry in diverged

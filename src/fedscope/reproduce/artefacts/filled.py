@@ -45,20 +45,18 @@ class FilledCell:
 
     @cached_property
     def paths(self) -> dict[str, Path]:
-        """The checkpoint of each measure, where it exists."""
         paths = {name: self.match.path(self.cell, wanted) for name, wanted in self.measures.items()}
         return {name: path for name, path in paths.items() if path}
 
     @cached_property
     def records(self) -> dict[str, Kept]:
-        """The results that there are, by the measure's name."""
         found = {
             name: cached_result(self.registry, path, self.measures[name]) for name, path in self.paths.items()
         }
         return {name: record for name, record in found.items() if record is not None}
 
     def number(self, quantity: str) -> tuple[Number, Kept | None] | None:
-        """Return a quantity's value, and the record it is from or is paired by; None where not measured."""
+        """Return a quantity's value, and the record it is from or is paired by."""
         measure = QUANTITIES[quantity].measure
         if measure is None:
             tested = self.match.entry.manifest.data.test_samples
@@ -73,7 +71,6 @@ class FilledCell:
         return self.match.entry.manifest.settings.model_copy(update=update)
 
     def describe(self) -> Record:
-        """Return the run and its measured checkpoints as plain data."""
         manifest, measures = self.match.entry.manifest, self.measures
         checkpoints = {
             name: {

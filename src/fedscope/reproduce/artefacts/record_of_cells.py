@@ -1,8 +1,4 @@
-"""The record of a table or figure: every number in it, which run each is of, and the paper's beside it.
-
-Schema ``fedscope/artefact/1``. Everything that is rendered comes from this record, so that a rendering can be
-made again, or in another form, from the file beside it.
-"""
+"""The record of a table or figure, schema ``fedscope/artefact/1``, from which everything is rendered."""
 
 import json
 import math
@@ -43,13 +39,7 @@ def assemble(
 ) -> ArtefactRecord:
     """Return the record of an artefact from the filled cells; the others are empty.
 
-    Args:
-        recipe: what is shown.
-        cells: all its cells.
-        filled: those with a run.
-        command: what builds it.
-        diverged: cells whose run diverged.
-        elsewhere: the filled cells that tell the spread between trainings (``spread_of``).
+    ``elsewhere`` are the filled cells that tell the spread between trainings (``spread_of``).
     """
     samples = _samples(recipe, filled)
     borrowed = borrowed_spreads(recipe, _of_runs(elsewhere))

@@ -46,11 +46,9 @@ class Check:
     claims: tuple[tuple[Claim, Claim | None], ...]  # here, and there; those whose verdicts differ
 
     def count(self, outcome: Outcome) -> int:
-        """Return how many cells have an outcome."""
         return sum(change.outcome == outcome for change in self.changes)
 
     def to_json(self) -> Record:
-        """Return plain data; null what is not known."""
         return {
             "recipe": self.recipe,
             "changes": [
@@ -69,7 +67,6 @@ class Check:
 
 
 def check(here: ArtefactRecord, there: ArtefactRecord) -> Check:
-    """Compare an artefact with another version of it, cell by cell."""
     if (here.recipe, here.scale) != (there.recipe, there.scale):
         raise UserError(
             f"{here.recipe} at scale {here.scale} is not {there.recipe} at scale {there.scale}; "

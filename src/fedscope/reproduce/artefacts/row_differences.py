@@ -45,7 +45,6 @@ class Sample:
 
     @property
     def values(self) -> list[float]:
-        """The values that there are."""
         return [number.value for number in self.numbers if number.value is not None]
 
 
@@ -68,7 +67,6 @@ class SeedSpread:
 
 
 def spread_between_seeds(samples: Samples, column: str, quantity: str) -> SeedSpread | None:
-    """Return the spread between seeds of a column's quantity; None where no row has two."""
     relative = QUANTITIES[quantity].measure is not None
     rows, total, dof = [], 0.0, 0
     for (row, at, name), sample in samples.items():
@@ -87,11 +85,7 @@ def spread_between_seeds(samples: Samples, column: str, quantity: str) -> SeedSp
 def difference(quantity: str, ours: Sample, theirs: Sample, between: SeedSpread | None = None) -> Difference:
     """Return ours minus theirs; its error is NaN where it is not known.
 
-    Args:
-        quantity: its name.
-        ours: the numbers of one row.
-        theirs: those of the other.
-        between: the spread between trainings, for rows with a single seed.
+    ``between`` is the spread between trainings, for rows with a single seed.
     """
     mine, mine_error, mine_dof = mean(ours.numbers)
     yours, yours_error, yours_dof = mean(theirs.numbers)

@@ -36,10 +36,7 @@ def paper_text(paper: PaperValue | None) -> str:
 
 
 def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]:
-    """Return the table as texts: each column's group, its heading, and the rows; the first is the row's name.
-
-    A group that is empty stands for the heading alone.
-    """
+    """Return each column's group ("" for none), its heading, and the rows, whose first cell is their name."""
     if own := record.grid:
         return [""] * len(own.header), list(own.header), [list(row) for row in own.rows]
     cells = {(e.row, e.column, e.quantity): e for e in record.entries}
@@ -59,7 +56,6 @@ def grid(record: ArtefactRecord) -> tuple[list[str], list[str], list[list[str]]]
 
 
 def legend(record: ArtefactRecord) -> list[str]:
-    """Return the meaning of the marks in the table."""
     entries, found = record.entries, []
     papers = [entry.paper for entry in entries if entry.paper]
     several = [entry for entry in entries if entry.seeds > 1]
@@ -103,7 +99,6 @@ def legend(record: ArtefactRecord) -> list[str]:
 
 
 def verdict_notes(records: Sequence[ArtefactRecord]) -> list[str]:
-    """Return what the verdicts on statements rest on, in sentences."""
     claims = [claim for record in records for claim in record.claims]
     texts = [text for claim in claims for text in claim.evidence]
     found = [
@@ -136,7 +131,6 @@ def _not_compared(entry: ArtefactCell) -> bool:
 
 
 def conditions(record: ArtefactRecord) -> list[str]:
-    """Return the scale and every reduction, in the lines that stand under an artefact."""
     lines = [f"Scale: {record.scale}"]
     lines += [f"Why: {why}" for why in record.why]
     if record.reductions:

@@ -27,7 +27,6 @@ from fedscope.records.sharpness_record import CORRELATION_SCHEMA, CorrelationRec
 
 
 def figures(record: ArtefactRecord) -> list[Figure]:
-    """Return the figures of an artefact; of a table none, of many landscapes several pages."""
     drawer = _DRAWERS.get(record.kind)
     if drawer is None or (not record.drawn and record.kind not in ("sweep", "dots")):
         return []
@@ -97,7 +96,6 @@ def _density(record: ArtefactRecord) -> list[Figure]:
 
 
 def _curvatures(record: ArtefactRecord) -> dict[str, HessianRecord]:
-    """Return the result of the first run of each row."""
     first = {row: ones[0].record for row, ones in _by_row(record).items()}
     return {row: found for row, found in first.items() if isinstance(found, HessianRecord)}
 
@@ -191,7 +189,6 @@ def _reach(entry: ArtefactCell) -> float | None:
 
 
 def _dots(record: ArtefactRecord) -> list[Figure]:
-    """Draw a panel for each group of quantities: every row's value and error under the first column."""
     column = record.columns[0]
     known = [e for e in record.entries if e.column == column and e.value is not None]
     series = {
@@ -207,7 +204,6 @@ def _dots(record: ArtefactRecord) -> list[Figure]:
 
 
 def _correlation(record: ArtefactRecord) -> list[Figure]:
-    """Draw each sharpness against the generalisation gap; every point is named by its row."""
     found = [(one.row, one.record) for one in record.drawn if isinstance(one.record, SharpnessRecord)]
     if not record.correlations:
         return []

@@ -32,11 +32,7 @@ def write(
 ) -> list[Path]:
     """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
 
-    Args:
-        record: of the artefact.
-        out: the gallery.
-        drawn: its figures; None: those of its kind.
-        further: Markdown below its table.
+    ``further`` is Markdown below its table.
     """
     stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
@@ -68,7 +64,6 @@ def write(
 
 
 def artefact(recipe: Recipe, out: Path) -> ArtefactRecord | None:
-    """Return what a gallery has of a recipe at its scale; None where it has none."""
     path = out / f"{recipe.stem}.json"
     return _read(path, _content(path)) if path.is_file() else None
 
@@ -89,7 +84,6 @@ def why_not_overwrite(record: ArtefactRecord, out: Path) -> str | None:
 
 
 def _shown(record: ArtefactRecord) -> int:
-    """Return how many cells, lines and curves of a record have a result."""
     return (
         len(record.grid.rows if record.grid else ())
         + len(record.drawn)
@@ -98,16 +92,12 @@ def _shown(record: ArtefactRecord) -> int:
 
 
 def checkpoints(record: ArtefactRecord) -> list[str]:
-    """Return the hashes of all checkpoints that were measured, each once."""
     found = [c.sha256 for run in record.runs for c in run.checkpoints.values()]
     return list(dict.fromkeys(found))
 
 
 def records(out: Path) -> Iterator[tuple[Path, ArtefactRecord]]:
-    """Yield the artefacts below a folder, in the papers' order and then by scale.
-
-    Other files are ignored.
-    """
+    """Yield the artefacts below a folder, in the papers' order and then by scale."""
     found = []
     for path in sorted(out.rglob("*.json")):
         content = _content(path)
@@ -141,10 +131,7 @@ def index(out: Path) -> str:
 
 
 def supplement(paper: str, out: Path) -> str:
-    """Return a paper's page: what it says, what was found, what studies say of it, and the runs.
-
-    Empty where the gallery has none of its artefacts.
-    """
+    """Return a paper's page; empty where the gallery has none of its artefacts."""
     found = [(path, record) for path, record in records(out) if record.recipe.partition("/")[0] == paper]
     if not found:
         return ""
@@ -198,7 +185,6 @@ def _read(path: Path, content: bytes) -> ArtefactRecord:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file; empty if it cannot be read."""
     try:
         return read_bytes(path)
     except (OSError, UserError):

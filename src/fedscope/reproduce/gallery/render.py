@@ -33,7 +33,6 @@ _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_
 
 
 def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = "") -> str:
-    """Return the artefact as a page of Markdown, with images by name and further Markdown below the table."""
     groups, header, rows = grid(record)
     return filled(
         "artefact.md",
@@ -57,10 +56,7 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = 
 
 
 def latex(record: ArtefactRecord) -> str:
-    """Return the table in LaTeX, for a document with the packages booktabs and graphicx.
-
-    A wide one spans both columns of a page; what is still wider than its place is scaled to it.
-    """
+    """Return the table in LaTeX, for a document with the packages booktabs and graphicx."""
     groups, header, rows = grid(record)
     wide = sum(max(map(len, column)) for column in zip(*rows, strict=True)) > _NARROW
     caption = [f"{record.printed_in} of {record.source}: {record.title}", *legend(record)]
@@ -77,7 +73,6 @@ def latex(record: ArtefactRecord) -> str:
 
 
 def filled(template: str, **context: object) -> str:
-    """Return a template of the gallery, filled; it ends with one line's end."""
     return environment().get_template(template).render(context).rstrip("\n") + "\n"
 
 
@@ -98,7 +93,6 @@ def _text_columns(record: ArtefactRecord) -> int:
 
 
 def titled(record: ArtefactRecord, statement: str) -> str:
-    """Return a statement with its quantity's title."""
     before, _, quantity = statement.rpartition(" in ")
     return f"{before} in {record.quantities.get(quantity, quantity)}"
 
@@ -115,7 +109,6 @@ def _spans(groups: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _heading(text: str) -> str:
-    """Return a heading, of two lines where it has two parts."""
     parts = text.split(", ")
     lines = r" \\ ".join(map(tex, parts))
     return rf"\shortstack[r]{{{lines}}}" if len(parts) > 1 else lines
@@ -138,7 +131,6 @@ def _tex_part(part: str) -> str:
 
 
 def _md(text: str) -> str:
-    """Return ``text`` so that Markdown reads nothing into it."""
     return re.sub(r"([\\|*_<>`])", r"\\\1", " ".join(text.split()))
 
 

@@ -37,7 +37,6 @@ class RunRow:
 
 
 def statements(record: ArtefactRecord, page: str) -> Iterator[Spoken]:
-    """Yield the statements of an artefact, whose own page is ``page``."""
     for claim in record.claims:
         parts = Statement.read(claim.statement)
         rows = (parts.row, *([parts.other] if parts.other else []))
@@ -74,7 +73,6 @@ def _printed(record: ArtefactRecord, row: str, quantity: str) -> str:
 
 
 def hours(run: UsedRun) -> str:
-    """Return how long a run trained, and on what."""
     if run.settings.device == "cpu":
         return _number(run.core_seconds / _HOUR, "{:.1f}")
     return _number(run.core_seconds / _HOUR, "{:.2f} of a GPU")

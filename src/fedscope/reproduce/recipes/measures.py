@@ -42,7 +42,6 @@ class Measure:
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Measure":
-        """Return the measure that a recipe describes."""
         unknown = set(table) - {field.name for field in fields(cls)}
         if unknown:
             raise ValueError(f"a measure has no {', '.join(sorted(unknown))}")
@@ -51,7 +50,6 @@ class Measure:
 
     @property
     def uploads(self) -> bool:
-        """Whether the clients' uploads are measured."""
         return self.clients or self.kind == "clients"
 
     def request(self) -> Record:
@@ -60,7 +58,6 @@ class Measure:
         return {k: v for k, v in asdict(self).items() if k not in _NAMED or v != usual[k]}
 
     def summary(self) -> str:
-        """Return the measurement in a few words."""
         amount = "all" if self.samples is None else f"{self.samples:,}"
         text = f"{self.kind} on {amount} {'training' if self.split == 'train' else self.split} samples"
         if self.reading == "code":

@@ -14,14 +14,12 @@ Key = tuple[str, str, str, str]  # artefact, row, column, quantity
 
 
 def printed(recipe: str, row: str, column: str, quantity: str) -> PaperValue | None:
-    """Return the paper's number in a cell of a recipe, if it has one."""
     paper, _, artefact = recipe.partition("/")
     return table(paper).get((artefact, row, column, quantity))
 
 
 @cache
 def table(paper: str) -> dict[Key, PaperValue]:
-    """Return all numbers of a paper."""
     path = files("fedscope.reproduce") / "published" / f"{paper}.csv"
     rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
     return {

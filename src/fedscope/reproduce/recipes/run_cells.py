@@ -51,26 +51,21 @@ class RunCell:
 
     @property
     def seed(self) -> int:
-        """The run's seed."""
         return self.settings.seed
 
     @property
     def identity(self) -> str:
-        """The identity of the experiment, shared by all runs that fit."""
         return identity(self.settings)
 
     @property
     def needs_uploads(self) -> bool:
-        """Whether the clients' uploads are measured."""
         return any(measure.uploads for measure in self.measures.values())
 
     def describe(self) -> Record:
-        """Return the cell as plain data."""
         return {"row": self.row, "column": self.column, "seed": self.seed}
 
 
 def identity(settings: Settings) -> str:
-    """Return the hash of an experiment: of its settings, without those that do not count."""
     every = completed(settings).model_dump(mode="json")
     counted = {key: value for key, value in every.items() if key not in UNCOUNTED}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:16]

@@ -102,7 +102,6 @@ class Recipe:
 
     @property
     def paper(self) -> str:
-        """The paper's name."""
         return self.name.partition("/")[0]
 
     @property
@@ -111,13 +110,11 @@ class Recipe:
         return f"{self.name}-{self.scale.name}"
 
     def shows(self, column: str) -> tuple[str, ...]:
-        """Return the quantities of a column."""
         own = self.columns[column].quantities
         return self.quantities if own is None else own
 
 
 def recipe(name: str, scale: str = "paper") -> Recipe:
-    """Return the recipe ``name`` at a scale."""
     if name not in names():
         hint = suggestion(name, (*names(), *PAPERS, "all")) or "; `fedscope figures list` shows all"
         if any(name.startswith(f"{one}-") for one in names()):

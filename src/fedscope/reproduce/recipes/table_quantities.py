@@ -64,7 +64,6 @@ def mean(numbers: Sequence[Number]) -> tuple[float, float | None, float]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample of two or more."""
     average = sum(values) / len(values)
     return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
 
@@ -163,7 +162,6 @@ def from_metrics(name: str, settings: Settings, metrics: Sequence[Round], tested
 
 
 def from_record(name: str, record: Kept) -> Number:
-    """Return a quantity of a measure's record."""
     number, read = QUANTITIES[name].number, QUANTITIES[name].entry
     if number:
         return number(record)

@@ -61,7 +61,6 @@ class MachineSpeed:
         return {key: seconds / passes for key, (seconds, passes) in spent.items() if passes}
 
     def training(self, settings: Settings, done: int = 0) -> CoreSeconds:
-        """Return the time of the rounds after the first ``done``."""
         passes = (
             (settings.rounds - done) * per_round(settings) * (2 if parse(settings.method).gradient_at else 1)
         )
@@ -104,7 +103,6 @@ class MachineSpeed:
 
 
 def per_round(settings: Settings) -> float:
-    """Return the image passes of a round, on average."""
     held = settings.train_samples or data_catalogue.record(settings.dataset).expected["train"]
     share = settings.participation
     if settings.partition in FRESH:

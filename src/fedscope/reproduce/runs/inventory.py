@@ -22,12 +22,10 @@ class RunEntry:
 
     @cached_property
     def metrics(self) -> list[Round]:
-        """The rounds so far."""
         return self.run.metrics()
 
     @property
     def finished(self) -> bool:
-        """Whether the last round is done."""
         return self.run.final.exists() or self.manifest.finished
 
     @property
@@ -100,10 +98,7 @@ class RunInventory:
         return found
 
     def find(self, cell: RunCell, *, partial: bool = False) -> Match | None:
-        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured.
-
-        With ``partial`` an unfinished run counts too, with its rounds so far.
-        """
+        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured."""
         wanted = cell.settings.rounds
         sound = [entry for entry in self.runs.get(cell.identity, []) if entry.finite(wanted)]
         runs = sorted(sound, key=lambda entry: _distance(entry, cell))
@@ -118,13 +113,11 @@ class RunInventory:
         return Match(best, min(best.done, wanted))
 
     def unfinished(self, identity: str, rounds: int) -> RunEntry | None:
-        """Return an interrupted run of an experiment that will have at least ``rounds`` rounds."""
         every = (one for one in self.runs.get(identity, []) if one.manifest.settings.rounds >= rounds)
         begun = (one for one in every if not (one.manifest.diverged or one.finished))
         return next(begun, None)
 
     def diverged(self, cell: RunCell) -> RunEntry | None:
-        """Return a run of the cell's experiment that diverged before the cell's round."""
         every = self.runs.get(cell.identity, [])
         return next((one for one in every if not one.finite(cell.settings.rounds)), None)
 

@@ -41,13 +41,11 @@ from fedscope.workflows.sources.samples import MOST, Source
 
 
 def key(path: Path, wanted: Measure) -> str:
-    """Return the name of a result: a hash of the weights and the request."""
     request = json.dumps(wanted.request(), sort_keys=True, default=str)
     return hashlib.sha256(f"{request}{content(path)}".encode()).hexdigest()[:32]
 
 
 def run_of(path: Path) -> RunFolder:
-    """Return the run of a checkpoint, which may lie in a folder of its round."""
     return RunFolder(layout.run_of(path) or path.parent)
 
 
@@ -121,7 +119,6 @@ def uploads(path: Path, wanted: Measure) -> dict[str, str]:
 def compute(
     path: Path, wanted: Measure, registry: Path, data_dir: Path | None, device: str, say: Log
 ) -> None:
-    """Measure a checkpoint, and store the result."""
     source = Source(
         samples=wanted.samples, data_dir=data_dir, device=torch.device(device),
         batch_size=wanted.batch_size, split=wanted.split, seed=wanted.draw, augment=wanted.augment,

@@ -97,10 +97,6 @@ def _name(cell: RunCell, settings: Settings) -> str:
 def train_job(
     job: Training, registry: Path, data_dir: Path | None, device: str, threads: int, say: Log
 ) -> None:
-    """Train a run, or what is left of it until the last round that a cell needs.
-
-    A run that was begun with more rounds can be continued at any time.
-    """
     settings = job.settings
     if not job.resume:
         settings = settings.model_copy(update={"device": device, "threads": threads})

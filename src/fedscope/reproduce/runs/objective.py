@@ -32,7 +32,6 @@ class WithTerm(nn.Module):
         self._options, self._names = options, layers(network, options)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return logits and term."""
         with tapped(self.network, self._names) as outputs:
             logits = self.network(images)
         found = mean_squares([outputs[name] for name in self._names], logits, self._options)

@@ -10,7 +10,6 @@ from fedscope.records.entries import Record
 
 
 def column_entry(clients: Sequence[Paired], mean: Paired) -> Record:
-    """Return the entry of a number of each client, and of its mean."""
     return {"clients": [amount_entry(one) for one in clients], "mean": amount_entry(mean)}
 
 
@@ -28,7 +27,6 @@ def aligned_entry(found: Sequence[tuple[float, Alignment]]) -> Record:
 
 
 def drift_entry(cost: AveragingCost) -> Record:
-    """Return the entry of what averaging costs by one function."""
     return {"clients": [_terms(one) for one in cost.clients], "mean": _terms(cost.mean)}
 
 

@@ -1,7 +1,4 @@
-"""The parts of the record of a round's clients: flatness gaps, alignment, the cost of averaging, overlaps.
-
-Another quantity between clients is a method of :class:`Measuring` and a line of :meth:`Measuring.entries`.
-"""
+"""The parts of the record of a round's clients: flatness gaps, alignment, the cost of averaging, overlaps."""
 
 import math
 import time
@@ -61,7 +58,6 @@ class Measuring:
     converged: bool = True
 
     def entries(self) -> Record:
-        """Return the entries of all parts that were asked for."""
         only = self.request.only
         self._measure_cells()
         return {
@@ -81,7 +77,6 @@ class Measuring:
         return found
 
     def spent(self) -> Record:
-        """Return what it cost, and whether all converged."""
         return {
             "converged": self.converged,
             "products": dict(self.products),

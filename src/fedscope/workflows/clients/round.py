@@ -39,7 +39,6 @@ class LoadedRound:
 
     @classmethod
     def of(cls, problem: Problem, participants: Participants) -> "LoadedRound":
-        """Return the round of a problem's checkpoint."""
         clients = tuple(participants)
         return cls(problem, clients, _shares(problem, clients), start_of(problem))
 
@@ -50,7 +49,6 @@ class LoadedRound:
 
     @property
     def has_statistics(self) -> bool:
-        """Whether the network keeps statistics of BatchNorm."""
         layers = (one for one in self.mean.modules() if isinstance(one, _BatchNorm))
         return any(layer.running_mean is not None for layer in layers)
 

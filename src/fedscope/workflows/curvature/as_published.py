@@ -35,8 +35,7 @@ from fedscope.workflows.sources.run_clients import Participants, RunClient, load
 class AsPublished:
     """The estimators of reading ``code`` on one problem.
 
-    ``curvature`` makes the operator of a model on batches. The request's ``tol`` is the relative change at
-    which every iteration stops.
+    The request's ``tol`` is the relative change at which every iteration stops.
     """
 
     problem: Problem
@@ -45,7 +44,6 @@ class AsPublished:
     stage: Stage
 
     def estimates(self, participants: Participants | None) -> Estimates:
-        """Return every quantity of the request, and the loader that the problem's own products begin with."""
         title, clients = self.problem.title, None
         source = loader(self.problem, self.request.resampling)
         with self.stage(f"{title}: λ_max as published, products") as progress:

@@ -39,12 +39,7 @@ def preconditioned(
 ) -> PreconditionedEntry:
     """Return λ_max of P^(-1/2) H P^(-1/2) for the P of the server's step that led to the checkpoint.
 
-    Args:
-        problem: of a global model.
-        operator: H, whole or a block of its parameters.
-        tol: residual of the eigenpair, relative to its value.
-        generator: draws the start of the Lanczos process.
-        progress: called after every product.
+    ``tol`` bounds the eigenpair's residual relative to its value.
     """
     server = adaptive_server(problem)
     scale = operator.flatten({name: server.scale[name] for name, _ in operator.blocks})
@@ -76,11 +71,7 @@ class Trail:
 
 @dataclass(frozen=True)
 class Certified:
-    """Our own estimators on one problem, with every product in the cache.
-
-    ``curvature`` makes the operator of a model on batches, or of some of its parameters. A warm request
-    begins at ``trail``, and leaves its eigenvectors there.
-    """
+    """Our own estimators on one problem, with every product in the cache."""
 
     problem: Problem
     request: Request
@@ -93,7 +84,6 @@ class Certified:
     def estimates(
         self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
     ) -> Estimates:
-        """Return those parts of the request that are ``missing``; ``whole`` is the problem's own operator."""
         request, operator = self.request, self.cache.operator(whole)
         compared = participants if "cross_client" in missing else None
         overlap = (request.cross_client.overlap or 0) if compared else 0

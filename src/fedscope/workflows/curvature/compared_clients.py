@@ -110,8 +110,7 @@ def compare_clients(
 ) -> ClientComparison:
     """Compare clients in the paper's reading.
 
-    ``leading`` (n, k) are eigenvectors of the global model, at least as many as the overlap is of, and
-    ``tol`` is the residual that the eigenvectors of each client reach.
+    ``leading`` (n, k) are eigenvectors of the global model, at least as many as the overlap is of.
     """
     rounds: dict[int, int | None] = {}
     overlaps, largest, bases, converged, spent = [], list[Record](), list[Subspace | None](), True, 0

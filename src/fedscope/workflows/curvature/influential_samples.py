@@ -42,15 +42,9 @@ def check_separable(operator: LossOperator, request: Request) -> None:
 def with_influence(
     record: HessianRecord, problem: Problem, operator: LossOperator, listed: int | None
 ) -> HessianRecord:
-    """Return the record with its ``influence``; as it is where that was not asked for.
+    """Return the record with its ``influence``; as it is where ``listed`` is None, which asks for none.
 
     It has none either where the samples' parts are not known: an operation has no derivative in forward mode.
-
-    Args:
-        record: of this problem and operator.
-        problem: its samples.
-        operator: which may have dealt them to other batches.
-        listed: how many samples of the largest parts are listed; None: the influence was not asked for.
     """
     parts = record.lambda_max.by_sample
     if parts is None or listed is None:
@@ -135,7 +129,6 @@ def _names(problem: Problem, data: Data | None) -> Sequence[str]:
 
 
 def _holders(problem: Problem, data: Data | None, rows: Sequence[int]) -> Holders:
-    """Return which clients hold each of ``rows``, in the checkpoint's round, or why that is not known."""
     info = problem.info
     if info is None or data is None:
         return Holders(reason="which client holds what is not known of a plain state_dict")

@@ -41,7 +41,6 @@ Curvature = Callable[..., LossOperator]
 
 
 def check_planned(request: Request) -> None:
-    """Refuse what has no plan."""
     if not request.certified or request.clients:
         raise UserError(
             "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine, "
@@ -59,16 +58,10 @@ def planned(
     limit: int | None = None,
     pilot: bool = True,
 ) -> PlanRecord:
-    """Return what measuring the request takes, at four products and, with ``pilot``, a smaller measurement.
+    """Return what measuring the request takes, by four products.
 
-    Args:
-        problem: network, loss and samples.
-        request: what is to be measured.
-        curvature: makes an operator of a network on batches.
-        operator: the one to be measured.
-        resources: what has been chosen.
-        limit: bytes that they were chosen for.
-        pilot: estimate the products, by the same request on an eighth of the samples.
+    With ``pilot`` the number of products is estimated by the same request on an eighth of the samples.
+    ``limit`` is the bytes that the resources were chosen for.
     """
     seconds, first, with_forms = _steps(operator, resources)
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
@@ -181,7 +174,6 @@ def _most(request: Request, operator: LossOperator) -> int:
 
 
 def described(plan: PlanRecord) -> list[str]:
-    """Return the plan in lines: what it takes, what was chosen, what the expectation rests on."""
     basis, most = plan.basis, f"at most {plan.products_most:,} products" if plan.products_most else ""
     products = f"products of {plan.product_seconds:.2g} s"
     if plan.products is not None and plan.seconds is not None:

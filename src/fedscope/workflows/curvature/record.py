@@ -37,7 +37,6 @@ class Estimates:
 
     @property
     def matvecs(self) -> int:
-        """The products that were made."""
         parts = (
             self.pairs, self.trace, self.density, self.clients, self.preconditioned,
             *(self.layers or {}).values(), *(self.blocks or {}).values(),
@@ -46,7 +45,6 @@ class Estimates:
 
 
 def problem_entry(problem: Problem, request: Request) -> Record:
-    """Return which network, samples and operator a record is of."""
     population = problem.batches.population
     return {
         **problem.description,
@@ -63,7 +61,6 @@ def problem_entry(problem: Problem, request: Request) -> Record:
 def measured_record(
     problem: Problem, request: Request, found: Estimates, earlier: HessianRecord | None = None
 ) -> Record:
-    """Return the record of what was found, and of what ``earlier`` has of the request beside it."""
     known = trimmed(earlier, request).to_json() if earlier else {}
     departs = {"departs": found.departs} if found.departs else {}
     loader = _resampled(problem, found.loader, request.resampling) if found.loader else {}

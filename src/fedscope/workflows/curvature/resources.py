@@ -84,17 +84,10 @@ def fitting(
     pairs: int,
     folder: Path | None = None,
 ) -> Resources:
-    """Return how to stay within ``memory`` bytes.
+    """Return how the whole process stays within ``memory`` bytes, of which ``base`` are taken before.
 
     The basis is kept in memory if it fits, else in a file if the disk has room; it is restarted where even
     that does not fit. What is left over is for the graphs.
-
-    Args:
-        memory: of the whole process.
-        base: that is taken before: program, network, samples.
-        vectors: of the operator.
-        pairs: eigenpairs that are wanted.
-        folder: for a file.
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))

@@ -20,10 +20,7 @@ from fedscope.workflows.sources.problem import Problem
 def cached_scans(
     center: Problem, problems: Sequence[Problem], plane: Plane, stage: Stage, keep: Path | None
 ) -> list[LandscapeRecord]:
-    """Return the records of ``scan``, of each problem along the directions of ``center``.
-
-    A record is taken from ``keep`` where it is there; the directions are found, once, when one is missing.
-    """
+    """Return the records of ``scan``, of each problem along the directions of ``center``, found once."""
     results, shared = ResultCache(keep), None
     records: list[LandscapeRecord] = []
     for problem in problems:
@@ -53,7 +50,6 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
 
 
 def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:
-    """Return the results in ``keep`` of the checkpoints with these content hashes, of any request."""
     return [
         record
         for record in ResultCache(keep).results()

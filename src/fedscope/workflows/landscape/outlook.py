@@ -31,7 +31,6 @@ class Outlook:
     product_seconds: float | None  # that a product took [s]; None: no eigenvectors are looked for
 
     def described(self) -> str:
-        """Return it as a line."""
         total = duration(self.points * self.point_seconds)
         line = f"{self.title}: {self.points:,} points of {self.point_seconds:.2g} s, about {total}"
         if self.product_seconds is None:

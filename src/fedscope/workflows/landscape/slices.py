@@ -70,10 +70,7 @@ def _is_run(store: RunRegistry, reference: str) -> bool:
 
 
 def _steps(store: RunRegistry, reference: str) -> list[Path]:
-    """Return the way of a client in its round: where it started, the steps that were kept, and its upload.
-
-    Start and upload are left out where they were not kept.
-    """
+    """Return a client's way in its round: its start, the steps, its upload, each as far as it was kept."""
     run, (round, client) = store.run(reference.partition("@")[0]), client_of_round(reference) or (0, 0)
     steps = [run.step(round, client, step) for step in steps_of(store, reference)]
     start, upload = run.start(round), run.client(client, round)

@@ -53,7 +53,6 @@ class AnswerFile(NamedTuple):
 
 
 def place(targets: Targets, request: Request) -> AnswerFile | None:
-    """Return where the answer to a request is; None where answers are not stored."""
     if not (request.certified and is_lasting(targets)):
         return None
     store = RunRegistry(targets.registry)
@@ -93,7 +92,7 @@ class MeasuredFiles(NamedTuple):
 def bases(targets: Targets, request: Request, checkpoint: Path) -> list[MeasuredFiles]:
     """Return the bases of requests of a checkpoint without and, where it compares them, with the clients.
 
-    Nothing where what is measured may change unseen. It needs PyTorch.
+    It needs PyTorch.
     """
     found = []
     for compared in (False, True) if request.clients else (False,):
@@ -105,7 +104,6 @@ def bases(targets: Targets, request: Request, checkpoint: Path) -> list[Measured
 
 
 def keep_bases(bases: Iterable[MeasuredFiles], record: HessianRecord, remarks: Sequence[str]) -> None:
-    """Store the checkpoint, problem and clients of a record, and the remarks on it, for later requests."""
     entry = lookup.asked_of(record.problem.to_json())
     cross = record.cross_client
     known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")

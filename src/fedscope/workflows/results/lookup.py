@@ -1,8 +1,8 @@
 """Which parts of a request an earlier record answers: eigenvalues, trace, layers, blocks, density, clients.
 
-Reads records of ``fedscope hessian --json`` alone, from the files that results are kept in, so that neither
-checkpoints nor PyTorch are loaded to find one. A record answers for weights and samples by their hashes, and
-for the estimators by its own errors: residuals, standard errors and intervals as small as are asked for now.
+Neither checkpoints nor PyTorch are loaded to find one. A record answers for weights and samples by their
+hashes, and for the estimators by its own errors: residuals, standard errors and intervals as small as are
+asked for now.
 """
 
 import hashlib
@@ -61,8 +61,7 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
     """Return the record that meets the criteria and lacks the fewest parts of a request.
 
     Of several, the one with the least that was not asked for, so that a question gets its own answer again,
-    and then the most precise. None where no record has eigenvalues or a trace that will do, or the estimators
-    are not our own.
+    and then the most precise. None where no record has eigenvalues or a trace that will do.
     """
     if not request.certified:
         return None
@@ -80,7 +79,6 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
 
 
 def meets(record: HessianRecord, criteria: Criteria) -> bool:
-    """Say whether a record is of the weights, of the problem and by the program's version of the criteria."""
     known = record.problem.to_json()
     return (
         record.checkpoint.sha256 == criteria.sha256
@@ -92,10 +90,7 @@ def meets(record: HessianRecord, criteria: Criteria) -> bool:
 
 
 def results(folder: Path, sha256: str | None = None) -> list[Kept]:
-    """Return every result in ``folder`` that can be read, in the order in which they were kept.
-
-    With ``sha256``, those that name this hash: of a checkpoint, say.
-    """
+    """Return every result that can be read and names the hash ``sha256``, in the order of being kept."""
     files = sorted(folder.glob("*.json"), key=lambda path: (_kept(path), path.name))
     return [record for path in files if (record := read(path, sha256)) is not None]
 
@@ -128,7 +123,6 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
-    """Return the parts of a request that a record of the same problem does not answer."""
     found: set[Part] = set()
     if not _has_eigenvalues(record, request):
         found.add("eigenvalues")
@@ -150,7 +144,6 @@ def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[
 
 
 def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
-    """Return a record without what was not asked for."""
     upper, lower = record.ends
     chosen = [*upper[: request.top_k], *(lower[len(lower) - request.top_k :] if request.both_ends else ())]
     return record.edited(
@@ -161,7 +154,6 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
 
 
 def _unasked(record: HessianRecord, request: Request) -> list[Part]:
-    """Return the optional parts of a record that a request is not for."""
     asked: dict[Part, bool] = {
         "layers": request.layers, "blocks": request.blocks, "density": request.density,
         "preconditioned": request.preconditioned, "cross_client": request.clients,

@@ -39,11 +39,7 @@ _DAYS = 30
 
 
 class ResultCache:
-    """Keeps products and results in a folder, or nothing without one.
-
-    Args:
-        folder: made when needed; one that cannot be written to is read only.
-    """
+    """Keeps products and results in a folder, or nothing without one; an unwritable folder is only read."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -66,7 +62,6 @@ class ResultCache:
         return Journaled(base, folder, below=self._folder.parent, room=self._room)
 
     def vectors(self, op: LossOperator, request: dict[str, Any]) -> dict[str, Tensor]:
-        """Return what was kept of an operator's eigenvectors; nothing where that is nothing."""
         path = self._folder and self._folder / "vectors" / key(op, request) / "pairs.npz"
         return read_arrays(path) if path else {}
 
@@ -83,7 +78,6 @@ class ResultCache:
                 self.delete_products()
 
     def result(self, key: str) -> Kept | None:
-        """Return the result of this key, if there is one that can be read."""
         if self._folder is None:
             return None
         found = lookup.read(self._folder / f"{key}.json")
@@ -91,7 +85,6 @@ class ResultCache:
         return found
 
     def results(self, sha256: str | None = None) -> list[Kept]:
-        """Return every result that can be read, whatever made it, or those that name a checkpoint's hash."""
         return lookup.results(self._folder, sha256) if self._folder else []
 
     def finish(self, key: str, record: Plain) -> None:
@@ -110,7 +103,6 @@ class ResultCache:
         self.delete_products()
 
     def delete_products(self) -> None:
-        """Delete the products: what rests on them is safe."""
         for folder in self._used:
             with suppress(OSError):
                 remove_tree(folder, below=folder.parents[2])
@@ -129,6 +121,5 @@ def _portable(value: Any, registry: Path) -> Any:
 
 
 def key(op: LossOperator, request: dict[str, Any]) -> str:
-    """Return the name of a result: an operator's identity and what was asked."""
     text = json.dumps(request, sort_keys=True, default=str)
     return hashlib.sha256(f"{identity(op)} {text}".encode()).hexdigest()[:32]

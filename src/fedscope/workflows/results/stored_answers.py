@@ -58,7 +58,6 @@ def stored(path: Path) -> Answer | None:
 
 
 def store(path: Path | None, rests: Stamps | None, answer: Answer) -> None:
-    """Write an answer, which rests on the files of these stamps; nothing without a path or stamps."""
     if path is None or rests is None:
         return
     root = cache_dir() if path.is_relative_to(cache_dir()) else path.parents[2]  # ROOT/.analysis/answers/NAME
@@ -70,7 +69,6 @@ def store(path: Path | None, rests: Stamps | None, answer: Answer) -> None:
 
 
 def stamps(paths: Iterable[Path]) -> Stamps | None:
-    """Return the stamp of each path; None where one has none."""
     found: Stamps = {}
     for path in map(Path.absolute, paths):
         try:

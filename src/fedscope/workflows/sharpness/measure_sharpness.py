@@ -37,14 +37,7 @@ from fedscope.workflows.sources.targets import Targets
 def sharpness(
     targets: Targets, request: SharpnessRequest, reporter: Reporter = SILENT, *, again: bool = False
 ) -> list[SharpnessRecord]:
-    """Measure each checkpoint on the same samples and draws, or take what the registry's results have.
-
-    Args:
-        targets: the checkpoints and samples.
-        request: what to measure, and with what.
-        reporter: where progress and notes go.
-        again: do not look for results.
-    """
+    """Measure each checkpoint on the same samples and draws, or take what the registry's results have."""
     check_request(request)  # before anything is read
     request = replace(request, versions=request.versions or versions())
     cache = ResultCache(RunRegistry(targets.registry).analysis)
@@ -82,15 +75,7 @@ def measure(
     """Return the record of schema ``fedscope/sharpness/1``.
 
     Quantities that no one named and that the network does not have (without a linear layer, or by a loss that
-    is no likelihood) are left out with a note.
-
-    Args:
-        problem: network, loss and samples.
-        request: what to measure, and with what.
-        reporter: where progress and notes go.
-        test: the same network on the test split, for a request of the gap; None: there is none.
-        keep: folder of results, or its cache.
-        again: do not look for results.
+    is no likelihood) are left out with a note. ``test`` is the same network on the test split, for the gap.
     """
     check_request(request)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)

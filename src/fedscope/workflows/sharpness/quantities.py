@@ -78,13 +78,7 @@ Found = Sharpness | NoiseLevel | _LargestEigenvalue
 
 
 class Quantities:
-    """The quantities of one problem.
-
-    Args:
-        problem: network, loss and samples.
-        batches: its samples, as they tell errors.
-        request: with what they are measured.
-    """
+    """The quantities of one problem; ``batches`` are its samples, as they tell errors."""
 
     def __init__(self, problem: Problem, batches: Batches, request: SharpnessRequest) -> None:
         self._problem, self._batches, self._request = problem, batches, request
@@ -123,7 +117,6 @@ class Quantities:
         return found
 
     def entry(self, name: str, progress: Progress) -> Record:
-        """Measure a quantity and return its entry."""
         settings, start = self.settings(name), time.perf_counter()
         found = self._families[QUANTITIES[name].family](name, progress)
         return {

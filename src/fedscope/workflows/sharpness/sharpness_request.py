@@ -73,11 +73,9 @@ class SharpnessRequest:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The quantities, in the order of the list above where all are asked for."""
         return tuple(QUANTITIES) if "all" in self.only else self.only or USUAL
 
     def radius(self, name: str) -> float | None:
-        """Return the radius that a quantity is measured with; None: it has none."""
         own = QUANTITIES[name].rho
         return own if own is None or self.rho is None else self.rho
 
@@ -89,7 +87,6 @@ def chosen(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_request(request: SharpnessRequest) -> None:
-    """Refuse names that are none, and numbers that cannot be."""
     for name in request.only:
         if name not in QUANTITIES and name != "all":
             known = ", ".join(QUANTITIES)

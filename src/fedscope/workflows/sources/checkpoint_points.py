@@ -24,9 +24,7 @@ from fedscope.workflows.sources.samples import Source
 class Waypoints:
     """The checkpoints that a slice of weight space passes through or near, in order.
 
-    Args:
-        problem: one of them, whose network, data and samples all are compared on.
-        paths: their files.
+    All are compared on the network, data and samples of ``problem``, which is one of them.
     """
 
     problem: Problem
@@ -34,7 +32,6 @@ class Waypoints:
 
     @cached_property
     def networks(self) -> Networks:
-        """The checkpoints as points, of which none is in memory until it is asked for."""
         for path, (info, _) in zip(self.paths, self._described, strict=True):
             _check_comparable(self.problem, info, path)
         space, source = StateSpace.of(self.problem.model), self.problem.source
@@ -43,7 +40,6 @@ class Waypoints:
 
     @cached_property
     def entries(self) -> list[dict[str, object]]:
-        """Which weights these are, for a result's ``networks`` entry."""
         described = zip(self.paths, self._described, strict=True)
         return [checkpoint_entry(path, sha256, info) for path, (info, sha256) in described]
 
@@ -56,7 +52,6 @@ class Waypoints:
 
 
 def state_of(path: Path, source: Source) -> Mapping[str, Tensor]:
-    """Return a checkpoint's state_dict, of a network of the catalogue or the user's own."""
     return own_network(path, source)[0].state_dict() if source.model else load_checkpoint(path).state
 
 

@@ -57,14 +57,7 @@ def along(targets: Targets, text: str, kept: KeptRounds = MODELS) -> Targets:
 def checkpoints(
     runs: Sequence[str], text: str, registry: Path, kept: KeptRounds = MODELS
 ) -> list[tuple[str, ...]]:
-    """Return the checkpoints RUN@ROUND of each run, in the order of rounds; without runs, of the newest.
-
-    Args:
-        runs: names.
-        text: ``FIRST:LAST:STEP``, or ``all`` for every round that a run kept.
-        registry: where they are.
-        kept: what of a round must be there.
-    """
+    """Return the checkpoints RUN@ROUND of each run, in the order of rounds; without runs, of the newest."""
     store = RunRegistry(registry)
     rounds = None if text == "all" else parse(text)
     found = []
@@ -89,7 +82,6 @@ def checkpoints(
 
 
 def along_given(targets: Targets, rounds: str | None, steps: str | None) -> Targets:
-    """Return the targets with the rounds of runs or the local steps of clients; as they are without both."""
     if rounds and steps:
         raise UserError("--rounds are of runs and --local-steps of a client's round: give one of them")
     if rounds:
@@ -98,12 +90,7 @@ def along_given(targets: Targets, rounds: str | None, steps: str | None) -> Targ
 
 
 def along_steps(targets: Targets, text: str) -> Targets:
-    """Return the targets with the models inside the training of clients, RUN@ROUND:clientK, step by step.
-
-    Args:
-        targets: clients of rounds.
-        text: ``FIRST:LAST:STEP``, or ``all`` for every step that was kept.
-    """
+    """Return the targets with the models inside the training of clients, RUN@ROUND:clientK, step by step."""
     if not targets.checkpoints:
         raise UserError("--local-steps are of a client's round: give RUN@ROUND:clientK")
     wanted = None if text == "all" else parse(text, "local-steps")
@@ -141,6 +128,5 @@ def _keep(reference: str) -> str:
 
 
 def client_of_round(reference: str) -> tuple[int, int] | None:
-    """Return round and client of RUN@ROUND:clientK; None of another reference."""
     found = re.fullmatch(r"[^@/]+@(\d{1,9}):client(\d{1,9})", reference)
     return (int(found[1]), int(found[2])) if found else None

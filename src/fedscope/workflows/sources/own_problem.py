@@ -64,7 +64,6 @@ def filled(model: nn.Module, state: dict[str, Tensor], source: Source, path: Pat
 
 
 def own_data(source: Source) -> OwnData:
-    """Return the source's draw of the user's own samples, which they are, and the loss on them."""
     named = imported(source.loss, "--loss") if source.loss else None
     if is_data(str(source.data)):
         dataset = data_catalogue.load(str(source.data), model=source.model)

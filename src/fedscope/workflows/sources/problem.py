@@ -67,7 +67,6 @@ class Problem:
 
     @property
     def method(self) -> str | None:
-        """The method that trained a registered run, if it is known."""
         info = self.info or self.registered
         return info.settings.method if info and info.settings.method != UNKNOWN else None
 
@@ -78,12 +77,10 @@ class Problem:
 
     @cached_property
     def checkpoint(self) -> dict[str, object]:
-        """Which weights these are, for a result's ``checkpoint`` entry."""
         return checkpoint_entry(self.path, self.sha256, self.info or self.registered)
 
     @cached_property
     def description(self) -> dict[str, object]:
-        """Network, data and precision, for a result's ``problem`` entry."""
         own, lora = self.source, getattr(self.model, "lora", None)
         return {
             "model": self.info.model.name if self.info else own.model,

@@ -64,7 +64,6 @@ def at(paths: Sequence[Path], targets: Targets, reporter: Reporter = SILENT) -> 
 
 
 def remarks(found: Sequence[Problem], targets: Targets) -> list[str]:
-    """Return what is to be said of the problems before they are measured."""
     lines, told = [], dict[str, list[str]]()
     for problem in found:
         if isinstance(targets.samples, int) and problem.batches.samples < targets.samples:
@@ -97,7 +96,6 @@ def checkpoint_path(targets: Targets, reference: str | None) -> Path:
 
 
 def file_or_registered(reference: str, registry: RunRegistry) -> Path:
-    """Return the file or folder of weights of that name; else the checkpoint of that name."""
     path = Path(reference)
     weights = path.is_file() or networks.is_folder(path) or lora_adapters.is_folder(path)
     if weights or (path.exists() and not layout.is_run(registry.root / path)):

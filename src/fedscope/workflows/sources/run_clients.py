@@ -68,11 +68,9 @@ class Participants:
     """The clients of a problem's run, in client order; each iteration builds them one at a time.
 
     Args:
-        problem: the global model, and the samples to analyse on.
         weights: each client's last upload by the problem's round (its very last where only that was kept, or
             with ``latest``), or everywhere those of the problem.
         data: the problem's samples for all clients, or each client's ``own`` training rows, at most as many.
-        latest: each client's last upload, from whichever round.
         of_round: the uploads of the problem's own round alone.
     """
 
@@ -105,7 +103,6 @@ class Participants:
 
     @property
     def numbers(self) -> list[int]:
-        """Which clients these are."""
         if self._weights == "client":
             return [*self._files]
         assert self._problem.info
@@ -125,7 +122,6 @@ class Participants:
         return digest.hexdigest()
 
     def origin(self) -> ClientOrigin:
-        """Return the hashes of the clients' files, whose these are, and whether the run stored their rows."""
         source, files = self._problem.source, self._files
         hashes = {
             client: own_network(path, source)[2] if source.model else describe_checkpoint(path)[1]

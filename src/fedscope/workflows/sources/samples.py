@@ -149,10 +149,7 @@ def data_of(path: Path, info: CheckpointInfo, source: Source) -> Data:
 
 
 def rows_of(path: Path, info: CheckpointInfo, split: Split) -> ClientRows:
-    """Return the rows of the training split that the clients held in the round that ``info`` is of.
-
-    They are those that the run of the checkpoint ``path`` stored, else drawn again from the settings.
-    """
+    """Return the rows of the training split that the clients held in the round that ``info`` is of."""
     folder, round = layout.run_of(path), max(1, info.round)
     return rows_trained_on(
         RunFolder(folder) if folder else None,

@@ -36,7 +36,6 @@ class AdaptiveServer:
 
 
 def adaptive_server(problem: Problem) -> AdaptiveServer:
-    """Return the server's step that led to a problem's checkpoint."""
     info, prefix = _info(problem)
     settings = completed(info.settings)
     options = settings.options

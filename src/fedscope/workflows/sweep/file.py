@@ -68,5 +68,4 @@ class SweepFile(_Table):
 
 
 def read(path: Path) -> SweepFile:
-    """Return the content of a sweep's file."""
     return SweepFile.read(read_toml(path), str(path))

@@ -54,7 +54,6 @@ class Job:
 
     @property
     def begun(self) -> list[RunFolder]:
-        """The runs that are there, finished or not."""
         return [run for run in self.runs if run.has_manifest]
 
     @property
@@ -63,7 +62,6 @@ class Job:
         return bool(self.runs) and all(run.is_finished for run in self.runs)
 
     def log(self, out: Path) -> Path:
-        """Return the file of what it printed."""
         return out / f"{self.name}.log"
 
     def kept(self, out: Path) -> BegunJob | None:
@@ -105,7 +103,6 @@ class Job:
             self._write(out, ended=False)
 
     def finish(self, out: Path) -> None:
-        """Write down that it has ended well."""
         self._write(out, ended=True)
 
     def forget(self, out: Path) -> None:
@@ -146,12 +143,7 @@ def expand(
 ) -> list[Job]:
     """Return every job of a file.
 
-    Args:
-        file: the sweep.
-        registry: where the runs are, and come to.
-        out: the sweep's folder.
-        threads: of each job.
-        off: the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none.
+    ``off`` is the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none.
     """
     found = [
         job
@@ -234,7 +226,6 @@ def freeze(jobs: Sequence[Job], out: Path) -> Path:
 
 
 def frozen(path: Path) -> list[Job]:
-    """Return the jobs of such a list."""
     try:
         jobs = [Job(one["name"], tuple(map(str, one["words"]))) for one in parse_json(read_bytes(path))]
         inside = all(part.strip(".") for job in jobs for part in job.name.split("/"))

@@ -21,11 +21,7 @@ _PROMPT = "$ fedscope"  # before the command line that begins a part of a log
 
 
 class Processes:
-    """The processes that run now; :meth:`stop` ends them all.
-
-    Args:
-        program: what runs a command line.
-    """
+    """The processes that run now."""
 
     def __init__(self, program: Sequence[str] = FEDSCOPE) -> None:
         self._program = program
@@ -94,7 +90,6 @@ def run_all(
 
 
 def reason(job: Job, out: Path, code: int) -> str:
-    """Return why a job failed: the last line that it printed, or that its run diverged, and the mend."""
     if diverged := job.diverged:
         run, round = diverged
         return (

@@ -13,7 +13,6 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h; exec keeps it
 
 
 def tie(parent: int) -> None:
-    """Let this process end with the process ``parent``, which has started it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
         if os.getppid() != parent:  # it died before it was asked

@@ -41,7 +41,6 @@ class CurvatureProber:
         self._operator(0, self.federation.model.state_dict())
 
     def __call__(self, round: int, state: Mapping[str, Tensor]) -> CurvatureProbe:
-        """Return what is measured of the model after ``round``."""
         operator = self._operator(round, state)
         pairs = top_eigenpairs(
             operator, generator=torch_stream(0, "lanczos"), start=self._leading, by_sample=False

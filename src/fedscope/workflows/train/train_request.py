@@ -79,7 +79,6 @@ class TrainedRun:
 
     @property
     def diverged(self) -> bool:
-        """Whether the loss or the weights became non-finite."""
         return self.state == "diverged"
 
     @property

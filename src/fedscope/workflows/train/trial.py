@@ -33,7 +33,6 @@ class Trial:
     checkpoint_bytes: int  # of a model's file [bytes]
 
     def described(self) -> list[str]:
-        """Return it in lines."""
         return [
             f"{self.rounds} rounds, about {duration(self.seconds)}: round {self.timed} took "
             f"{duration(self.round_seconds)}",
@@ -44,7 +43,6 @@ class Trial:
 
 
 def trial(request: TrainRequest, reporter: Reporter = SILENT) -> Trial:
-    """Train the first rounds of a new run, keep nothing, and return what all rounds will take."""
     if request.resume or workers.under_torchrun():
         raise UserError("--dry-run tries a new run in one process: leave --resume and torchrun out")
     seed = {"seed": request.seeds[0]} if request.seeds else {}
