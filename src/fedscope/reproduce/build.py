@@ -19,10 +19,7 @@ from fedscope.reproduce.runs.computations import Computation, Log, run_all
 def build(
     recipes: Sequence[Recipe], choices: Choices, place: BuildSettings, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
-    """Train and measure what is missing, then write the artefacts; return the files, and the faults.
-
-    With ``partial`` nothing is trained; an unfinished run fills its cell with its rounds so far.
-    """
+    """Compute what is missing, with ``partial`` no training; write all; return the files, and the faults."""
     written = list[Path]()
     plan, faults = completed(Plan(recipes, choices, place, partial=partial), say)
     for recipe in recipes:

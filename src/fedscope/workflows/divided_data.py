@@ -58,8 +58,7 @@ def partition(
 ) -> PartitionRecord:
     """Return the division of a run's data, or of the data that the settings ``given`` describe.
 
-    Where the run stored its clients' rows, it is of these. ``named`` are settings that must have an effect,
-    each with its flag.
+    Of a run it is the rows that it stored, if it did. ``named`` are settings that must have an effect.
     """
     store = RunRegistry(registry)
     if run and given:

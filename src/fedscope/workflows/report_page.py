@@ -141,7 +141,6 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
 
 
 def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:
-    """Refuse a network that is not finite before the others are measured."""
     for problem in found if len(found) > 1 else ():  # one alone is refused at once anyway
         loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=request.bn)
         try:
@@ -171,8 +170,8 @@ def best_of(
 ) -> list[Analysis]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
-    Curvature is of the checkpoints with the hashes ``complete``, and of the Hessian by our own engine. Of
-    several that are alike in all the last one counts.
+    Curvature is of the checkpoints ``complete``, by our own engine. Of records that are alike the last
+    counts.
     """
     curvatures: dict[str, HessianRecord] = {}
     landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}

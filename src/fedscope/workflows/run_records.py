@@ -1,7 +1,4 @@
-"""Records of runs for figures: metrics by round, and the curvature of the models that the run kept.
-
-From a record (``fedscope/run-curves/1``) a figure can be drawn again without the registry.
-"""
+"""Records of runs for figures, ``fedscope/run-curves/1``: metrics by round, and curvature of kept models."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -81,7 +81,6 @@ SETTINGS: "tuple[Rule[Settings], ...]" = (
 
 
 def check_settings(settings: "Settings", named: Mapping[str, str]) -> None:
-    """Refuse settings that have no effect, among those ``named``: each with the flag that set it."""
     check(SETTINGS, named, settings)
 
 

@@ -6,10 +6,7 @@ say otherwise: it *holds* where each difference lies on the claimed side of zero
 lies on the other side, and is *undecided* where one may be zero, or while a row is missing. Over several
 columns it holds if it holds in all, and does not if it does not in one. The differences behind all statements
 of a page are judged together (:func:`fedscope.records.differences.judged`): all verdicts are right with 95 %.
-
-The error of a difference is that of :mod:`fedscope.reproduce.artefacts.row_differences`. With one seed, and
-no known spread between trainings, it is the measurements' own: the verdict is on these runs, not on the
-methods. The evidence says so.
+With one seed, and no known spread between trainings, a verdict is on these runs, not on the methods.
 """
 
 import math
@@ -70,11 +67,7 @@ def judge(
     papers: Sequence[Printed] = (),
     borrowed: Mapping[str, SeedSpread] | None = None,
 ) -> list[Claim]:
-    """Return the verdicts on statements, judged together.
-
-    ``papers`` are the paper's own numbers for each statement; ``borrowed`` is the spread between trainings by
-    quantity, for columns in which no row has several seeds.
-    """
+    """Return the verdicts on the statements ``texts``, each with its printed numbers in ``papers``."""
     statements = [Statement.read(text) for text in texts]
     places = [
         [

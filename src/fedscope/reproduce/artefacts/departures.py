@@ -170,10 +170,7 @@ def undrawn(recipe: Recipe, cells: Sequence[RunCell], shown: Collection[str]) ->
 
 
 def _training_samples(filled: Sequence[FilledCell], name: str) -> dict[int, str]:
-    """Return how many training samples a data set had, and where unless always so many.
-
-    Runs that took a part of it by themselves say that elsewhere.
-    """
+    """Return how many training samples a data set had, and where unless always so many."""
     places: dict[int, dict[str, list[str]]] = {}
     for one in filled:
         data = one.match.entry.manifest.data

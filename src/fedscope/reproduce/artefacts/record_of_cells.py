@@ -37,10 +37,7 @@ def assemble(
     diverged: Sequence[tuple[RunCell, RunEntry]] = (),
     elsewhere: Sequence[FilledCell] = (),
 ) -> ArtefactRecord:
-    """Return the record of an artefact from the filled cells; the others are empty.
-
-    ``elsewhere`` are the filled cells that tell the spread between trainings (``spread_of``).
-    """
+    """Return an artefact's record; ``elsewhere`` are the cells that tell the spread between trainings."""
     samples = _samples(recipe, filled)
     borrowed = borrowed_spreads(recipe, _of_runs(elsewhere))
     absent = {(cell.row, cell.column): DIVERGED for cell, _ in diverged}

@@ -30,10 +30,7 @@ _HEAD = 1024  # bytes of an artefact in which its schema stands
 def write(
     record: ArtefactRecord, out: Path, *, drawn: Sequence[Figure] | None = None, further: str = ""
 ) -> list[Path]:
-    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
-
-    ``further`` is Markdown below its table.
-    """
+    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files."""
     stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
     write_text(
@@ -131,7 +128,6 @@ def index(out: Path) -> str:
 
 
 def supplement(paper: str, out: Path) -> str:
-    """Return a paper's page; empty where the gallery has none of its artefacts."""
     found = [(path, record) for path, record in records(out) if record.recipe.partition("/")[0] == paper]
     if not found:
         return ""

@@ -138,7 +138,6 @@ def _file(paper: str) -> dict[str, Any]:
 
 
 def from_table(name: str, own: Table, scale: str) -> Recipe:
-    """Return the recipe that a table describes at a scale, with what its paper's recipes share."""
     shared = _file(name.partition("/")[0])
     rows = {**({} if own.get("only_rows") else shared["rows"]), **own.get("rows", {})}
     every = {**rows, **own.get("scales", {}).get(scale, {}).get("more_rows", {})}

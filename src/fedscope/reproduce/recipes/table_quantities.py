@@ -77,10 +77,7 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
 
 
 def _sum(record: HessianRecord) -> Number:
-    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
-
-    Their data errors, which are not independent, are added.
-    """
+    """Return the sum of the top eigenvalues without their bias; their dependent data errors are added."""
     total = sum(one.value for one in record.eigenvalues)
     if math.isnan(total):
         return Number(None, text="not finite")

@@ -40,7 +40,6 @@ class RunEntry:
         return self.done >= round and (round < self.manifest.settings.rounds or self.finished)
 
     def finite(self, round: int) -> bool:
-        """Say whether the run had not diverged by the end of ``round``."""
         return self.manifest.diverged is None or round < self.manifest.diverged
 
     def place(self, model: Model, round: int) -> Path | None:

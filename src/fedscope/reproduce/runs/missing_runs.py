@@ -35,7 +35,6 @@ class Training:
     cells: tuple[RunCell, ...]
 
     def command(self, registry: Path) -> str:
-        """Return the `fedscope train` command that does the same."""
         base, given, _ = preset(self.use.name).resolve({"method": self.settings.method}, {})
         plain = settled(parse(Settings, base, "preset"), given)
         before, now = plain.model_dump(mode="json"), self.settings.model_dump(mode="json")
@@ -61,9 +60,8 @@ def _flag(setting: str, value: object) -> str:
 def missing(cells: Iterable[RunCell], inventory: RunInventory, *, bf16: bool = True) -> list[Training]:
     """Return the runs to train for these cells: each experiment once, for the rounds of its longest cell.
 
-    If cells need an experiment at several rounds, the models of all these rounds are kept; a run that
-    diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs are trained
-    in fp32.
+    A run that diverged is not trained again. Without ``bf16``, on a machine that only emulates it, new runs
+    are trained in fp32.
     """
     groups: dict[str, list[RunCell]] = {}
     for cell in cells:

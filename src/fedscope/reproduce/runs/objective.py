@@ -55,10 +55,7 @@ def _options(problem: Problem) -> Values:
 
 
 def objective_surfaces(problem: Problem, *, grid: int, span: float, stage: Stage) -> ObjectiveRecord:
-    """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record.
-
-    ``parts`` are records of schema ``fedscope/landscape/1``, all on the plane and the samples of the first.
-    """
+    """Return the surfaces of :data:`PARTS` along two random filter-normalised directions, as one record."""
     start = time.perf_counter()
     model = WithTerm(problem.model, _options(problem))
     directions = random_directions(model, torch_stream(problem.source.seed, "random"))

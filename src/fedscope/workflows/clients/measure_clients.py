@@ -43,10 +43,7 @@ def clients(
     again: bool = False,
     possible: bool = False,
 ) -> list[ClientsRecord]:
-    """Measure the clients of each checkpoint's round, or take what the registry has of the request.
-
-    With ``possible`` the alignment of updates whose beginning was not kept is left out, with a note.
-    """
+    """Measure each round's clients; with ``possible`` no alignment of updates whose start was not kept."""
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
     keep = RunRegistry(targets.registry).analysis

@@ -102,7 +102,6 @@ def start_of(problem: Problem) -> Start | None:
 
 
 def no_start(problem: Problem) -> str:
-    """Return what to do where the model that a round began with was not kept."""
     round = problem.info.round if problem.info else 0
     return (
         f"the model that round {round} began with is not in the registry, so that the updates of its clients "

@@ -33,10 +33,7 @@ from fedscope.workflows.sources.run_clients import Participants, RunClient, load
 
 @dataclass(frozen=True)
 class AsPublished:
-    """The estimators of reading ``code`` on one problem.
-
-    The request's ``tol`` is the relative change at which every iteration stops.
-    """
+    """The estimators of reading ``code`` on one problem, which stop at the relative change ``tol``."""
 
     problem: Problem
     request: Request

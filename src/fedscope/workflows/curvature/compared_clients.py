@@ -108,10 +108,7 @@ def compare_clients(
     tol: float = 1e-3,
     progress: Progress | None = None,
 ) -> ClientComparison:
-    """Compare clients in the paper's reading.
-
-    ``leading`` (n, k) are eigenvectors of the global model, at least as many as the overlap is of.
-    """
+    """Compare clients in the paper's reading; ``leading`` (n, k) are eigenvectors of the global model."""
     rounds: dict[int, int | None] = {}
     overlaps, largest, bases, converged, spent = [], list[Record](), list[Subspace | None](), True, 0
     if options.overlap and leading is not None:

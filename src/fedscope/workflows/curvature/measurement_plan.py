@@ -58,11 +58,7 @@ def planned(
     limit: int | None = None,
     pilot: bool = True,
 ) -> PlanRecord:
-    """Return what measuring the request takes, by four products.
-
-    With ``pilot`` the number of products is estimated by the same request on an eighth of the samples.
-    ``limit`` is the bytes that the resources were chosen for.
-    """
+    """Return what measuring will take; with ``pilot`` also how many products, by a smaller measurement."""
     seconds, first, with_forms = _steps(operator, resources)
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
     rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))

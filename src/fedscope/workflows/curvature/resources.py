@@ -56,10 +56,7 @@ def is_long(operator: LossOperator) -> bool:
 def resources_of(
     problem: Problem, request: Request, memory: int | None, group: ProcessGroup | None = None
 ) -> Resources:
-    """Return what is chosen for ``memory`` bytes of the whole process, or nothing without.
-
-    The processes of a ``group`` choose the same, for the one that has taken most so far.
-    """
+    """Return what is chosen for ``memory`` bytes of the whole process, the same in all of a ``group``."""
     if memory is None:
         return Resources()
     trained: list[tuple[str, Tensor]] = [

@@ -31,11 +31,7 @@ def landscapes(
     most: int | None = None,
     again: bool = False,
 ) -> list[LandscapeRecord]:
-    """Compute the loss on a slice around each checkpoint, or through them.
-
-    ``rounds`` are ``FIRST:LAST:STEP`` or ``all``, each along the directions of its run's last one. Of the
-    processes that torchrun started the first alone returns anything.
-    """
+    """Compute the loss on slices; of the processes that torchrun started the first alone returns anything."""
     if rounds and plane.directions in THROUGH:
         raise UserError(
             f"--rounds shows each round along the same directions: --directions eigen, ggn or random, not "

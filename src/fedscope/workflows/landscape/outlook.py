@@ -40,7 +40,6 @@ class Outlook:
 
 
 def outlooks(targets: Targets, plane: Plane, reporter: Reporter, rounds: str | None = None) -> list[Outlook]:
-    """Return what each landscape of ``landscapes`` takes where the registry has nothing of it."""
     if not rounds:
         found = [problem for problem, _ in slices(plane.directions, targets, reporter)]
         return [_outlook(problem, plane, own=plane.directions in ("eigen", "ggn")) for problem in found]

@@ -90,10 +90,7 @@ class MeasuredFiles(NamedTuple):
 
 
 def bases(targets: Targets, request: Request, checkpoint: Path) -> list[MeasuredFiles]:
-    """Return the bases of requests of a checkpoint without and, where it compares them, with the clients.
-
-    It needs PyTorch.
-    """
+    """Return the bases of requests of a checkpoint, without and with the clients. It needs PyTorch."""
     found = []
     for compared in (False, True) if request.clients else (False,):
         rests = rests_on([checkpoint], targets.data_dir, clients=compared)
@@ -121,10 +118,7 @@ def keep_bases(bases: Iterable[MeasuredFiles], record: HessianRecord, remarks: S
 def answer(
     place: AnswerFile, targets: Targets, request: Request
 ) -> tuple[HessianRecord, Sequence[Piece]] | None:
-    """Return what a stored result has of a request, and the remarks on it; None unless it has every part.
-
-    None of several checkpoints: their comparison is computed.
-    """
+    """Return what a stored result has of a request, and the remarks on it; None unless it has every part."""
     if len(place.checkpoints) > 1:
         return None
     known = stored(_basis(targets, request, place.checkpoints[0], clients=request.clients))

@@ -163,7 +163,6 @@ def _unasked(record: HessianRecord, request: Request) -> list[Part]:
 
 
 def _beyond(record: HessianRecord, request: Request) -> int:
-    """Return how many eigenvalues and parts a record has beside what was asked for."""
     held, asked = sum(map(len, record.ends)), request.top_k * (2 if request.both_ends else 1)
     return max(0, held - asked) + len(_unasked(record, request))
 

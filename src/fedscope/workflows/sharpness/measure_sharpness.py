@@ -158,7 +158,6 @@ Level = tuple[float, tuple[float, float], float]  # loss, its (standard error, d
 
 
 def gap_entry(train: Problem, test: Problem, bn: BatchNormMode) -> Record:
-    """Return loss and accuracy of both, whose batches tell errors, and their differences."""
     (loss, error, accuracy), (test_loss, test_error, test_accuracy) = _level(train, bn), _level(test, bn)
     stderr, dof = combined(error, test_error)
     return {

@@ -75,7 +75,6 @@ def own_data(source: Source) -> OwnData:
 
 
 def own_batches(reference: str, loss: LossFunction = cross_entropy) -> Batches:
-    """Return the samples that MODULE:FACTORY makes, for a loss."""
     try:
         with seeded(0):
             made = train_part(called(reference, "--data"))

@@ -72,7 +72,6 @@ class Problem:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the samples are all of the user's own data."""
         return self.info is None and (self.source.samples or math.inf) > self.batches.samples
 
     @cached_property

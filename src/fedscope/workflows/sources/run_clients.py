@@ -1,8 +1,4 @@
-"""The clients of a checkpoint's run: their weights, and the rows of the data that each trained on.
-
-Who held which rows is what the run stored; of a run that stored nothing it is drawn again from the settings,
-which every result says.
-"""
+"""The clients of a checkpoint's run: their weights, and the rows of the data that each trained on."""
 
 import hashlib
 from collections import Counter
@@ -149,7 +145,6 @@ class Participants:
             yield RunClient(number, model, info, batches, rows)
 
     def rows(self, number: int, info: CheckpointInfo) -> Tensor:
-        """Return the training rows that a client held in the round that ``info`` is of."""
         return torch.from_numpy(self._held(info).clients[number])
 
     def _held(self, info: CheckpointInfo) -> ClientRows:

@@ -82,11 +82,7 @@ class Data:
     used: Tensor  # rows that the run uses, ascending
 
     def batches(self, info: CheckpointInfo, source: Source, rows: Tensor, *, population: int) -> Batches:
-        """Return ``rows`` of the split, labelled as in the checkpoint's round.
-
-        They are a draw from ``population`` rows. Where the source says so, each is augmented once, as in
-        training.
-        """
+        """Return ``rows``, a draw from ``population`` rows, labelled as in the checkpoint's round."""
         named = source.normalisation or info.data.augmentation
         pipeline = data_catalogue.pipeline(info.data.name, named)[1]
         if source.augment:

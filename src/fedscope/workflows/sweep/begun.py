@@ -10,7 +10,6 @@ _NOT_GIVEN = "not given"
 
 
 def check_begun(jobs: Sequence[Job], out: Path) -> None:
-    """Check that every run which is there already began as its job says now, finished or not."""
     faults = [fault for job in jobs if (fault := _fault(job, out))]
     if faults:
         more = f" (and {len(faults) - 1} more jobs)" if faults[1:] else ""

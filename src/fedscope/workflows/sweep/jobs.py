@@ -141,10 +141,7 @@ def _by_flag(words: Sequence[str]) -> list[list[str]]:
 def expand(
     file: SweepFile, registry: Path, out: Path, threads: int, off: Off = lambda command, flag: None
 ) -> list[Job]:
-    """Return every job of a file.
-
-    ``off`` is the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none.
-    """
+    """Return every job of a file; ``off`` is the flag that turns an option off, such as ``--no-nesterov``."""
     found = [
         job
         for group, jobs in file.jobs.items()

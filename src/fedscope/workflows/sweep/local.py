@@ -58,7 +58,6 @@ class Processes:
         return code
 
     def stop(self) -> None:
-        """End all processes; no further one begins."""
         with self._lock:
             self._stopped = True
             for process in self._running:

@@ -17,7 +17,6 @@ _OURS = ("array", "output", "job-name")
 
 
 def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
-    """Write the list of jobs, and the batch file of those that are not done; return the latter."""
     left = [number for number, job in enumerate(jobs) if not job.done(out)]
     if not left:
         raise UserError(f"all {len(jobs)} jobs are done; --again makes an array of all")

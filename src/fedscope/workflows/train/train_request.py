@@ -55,10 +55,7 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that ended, in the numbers that ``fedscope train --json`` prints.
-
-    Accuracies are shares; see :class:`fedscope.federated.server.run_summary.RunSummary`.
-    """
+    """A run that ended, in the numbers that ``fedscope train --json`` prints; accuracies are shares."""
 
     run: str
     registry: str
@@ -87,10 +84,7 @@ class TrainedRun:
         return f"{self.rounds}+" if self.rounds_to_target is None else str(self.rounds_to_target)
 
     def entry(self) -> dict[str, Any]:
-        """Return the JSON record, without a target or a concept shift where the run has none.
-
-        The loss stands where there is no accuracy.
-        """
+        """Return the JSON record; the loss stands where there is no accuracy."""
         absent = [name for name in ("target", "shift_accuracy") if getattr(self, name) is None]
         absent += ["loss"] if self.accuracy is not None else []
         absent += ["rounds_to_target"] if self.target is None else []
@@ -105,10 +99,7 @@ def plan(
     like: str | None = None,
     reporter: Reporter = SILENT,
 ) -> RunPlan:
-    """Return the run that a request without ``seeds`` asks for.
-
-    ``like`` is a run whose settings it starts from, instead of a preset.
-    """
+    """Return the run that a request without ``seeds`` asks for, with the settings of the run ``like``."""
     named = {key: value for key, value in request.settings.items() if (key, value) != ("stack", AUTO)}
     request = replace(request, settings=named)
     fields, options, use = dict(request.settings), dict(request.options), None

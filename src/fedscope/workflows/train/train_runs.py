@@ -16,11 +16,7 @@ from fedscope.workflows.train.train_request import RunPlan, TrainedRun, TrainReq
 
 
 def train(request: TrainRequest, reporter: Reporter = SILENT) -> list[TrainedRun]:
-    """Train what is asked for and register its checkpoints; return one result per run.
-
-    The list is empty on a process of torchrun's other than rank 0. A run that diverges is kept and is among
-    the results.
-    """
+    """Train and register what is asked for; return one result per run, diverged ones too, on rank 0 alone."""
     threads = request.threads or _threads_before(request)
     device = use_device(request.device, threads, request.workers, workers.place())
     if request.seeds is None:
