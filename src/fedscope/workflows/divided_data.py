@@ -58,7 +58,7 @@ def partition(
 ) -> PartitionRecord:
     """Return the division of a run's data, or of the data that the settings ``given`` describe.
 
-    Of a run it is the rows that it stored, if it did. ``named`` are settings that must have an effect.
+    A run's stored rows are taken where it has them. ``named`` are settings that must have an effect.
     """
     store = RunRegistry(registry)
     if run and given:

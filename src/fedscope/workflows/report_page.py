@@ -170,8 +170,8 @@ def best_of(
 ) -> list[Analysis]:
     """Return of each checkpoint the fullest curvature record, and the finest landscape of each kind.
 
-    Curvature is of the checkpoints ``complete``, by our own engine. Of records that are alike the last
-    counts.
+    Curvature is of the checkpoints with the hashes ``complete``, and by our own engine; of several as full it
+    is by :func:`rank` for ``samples`` samples. Of several that are alike the last one counts.
     """
     curvatures: dict[str, HessianRecord] = {}
     landscapes: dict[tuple[str, str, int], LandscapeRecord] = {}

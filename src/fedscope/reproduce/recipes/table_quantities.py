@@ -77,7 +77,7 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
 
 
 def _sum(record: HessianRecord) -> Number:
-    """Return the sum of the top eigenvalues without their bias; their dependent data errors are added."""
+    """Return Σ of the top eigenvalues without their bias; data errors, not independent, are added."""
     total = sum(one.value for one in record.eigenvalues)
     if math.isnan(total):
         return Number(None, text="not finite")
