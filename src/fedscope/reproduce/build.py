@@ -19,7 +19,7 @@ from fedscope.reproduce.runs.computations import Computation, Log, run_all
 def build(
     recipes: Sequence[Recipe], choices: Choices, place: BuildSettings, say: Log, *, partial: bool = False
 ) -> tuple[list[Path], dict[str, str]]:
-    """Compute what is missing, with ``partial`` no training; write all; return the files, and the faults."""
+    """Compute what is missing (no training if ``partial``), write all, and return files and faults."""
     written = list[Path]()
     plan, faults = completed(Plan(recipes, choices, place, partial=partial), say)
     for recipe in recipes:

@@ -251,7 +251,7 @@ def _fullness(record: HessianRecord, samples: int | None) -> Rank:
 
 
 def _fineness(record: LandscapeRecord, complete: Sequence[str]) -> tuple[int, ...]:
-    """Return the rank; an earlier round's should lie along the directions of the round it leads to."""
+    """Return the rank; an earlier round's should lie along the directions of what it leads to."""
     sha256, lender = record.checkpoint.sha256, record.directions_of or record.checkpoint
     fitting = lender.sha256 in complete if sha256 not in complete else lender.sha256 == sha256
     return fitting, record.problem.samples, len(record.axes[0].values)

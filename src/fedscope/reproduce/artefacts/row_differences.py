@@ -83,7 +83,7 @@ def spread_between_seeds(samples: Samples, column: str, quantity: str) -> SeedSp
 
 
 def difference(quantity: str, ours: Sample, theirs: Sample, between: SeedSpread | None = None) -> Difference:
-    """Return ours minus theirs, with NaN for an unknown error; ``between`` is for rows with a single seed."""
+    """Return ours minus theirs, with an error of NaN where it is not known."""
     mine, mine_error, mine_dof = mean(ours.numbers)
     yours, yours_error, yours_dof = mean(theirs.numbers)
     counts = (len(ours.numbers), len(theirs.numbers))

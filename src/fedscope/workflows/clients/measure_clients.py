@@ -43,7 +43,7 @@ def clients(
     again: bool = False,
     possible: bool = False,
 ) -> list[ClientsRecord]:
-    """Measure each round's clients; ``possible`` leaves out alignment where the round's start was not kept."""
+    """Measure each round's clients; ``possible`` leaves out alignment where a round's start was not kept."""
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
     keep = RunRegistry(targets.registry).analysis

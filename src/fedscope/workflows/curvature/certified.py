@@ -37,7 +37,10 @@ from fedscope.workflows.sources.server_state import adaptive_server
 def preconditioned(
     problem: Problem, operator: Operator, *, tol: float, generator: torch.Generator, progress: Progress
 ) -> PreconditionedEntry:
-    """Return λ_max of P^(-1/2) H P^(-1/2) for the P of the server's step that led to the checkpoint."""
+    """Return λ_max of P^(-1/2) H P^(-1/2) for the P of the server's step that led to the checkpoint.
+
+    ``tol`` is the eigenpair's residual, relative to its value.
+    """
     server = adaptive_server(problem)
     scale = operator.flatten({name: server.scale[name] for name, _ in operator.blocks})
     found = top_eigenpairs(Operand(operator, scale), tol=tol, generator=generator, progress=progress)

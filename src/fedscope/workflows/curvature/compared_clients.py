@@ -108,7 +108,11 @@ def compare_clients(
     tol: float = 1e-3,
     progress: Progress | None = None,
 ) -> ClientComparison:
-    """Compare clients in the paper's reading; ``leading`` (n, k) are eigenvectors of the global model."""
+    """Compare clients in the paper's reading.
+
+    ``leading`` (n, k) are eigenvectors of the global model, at least as many as the overlap is of, and
+    ``tol`` is the residual that the eigenvectors of each client reach.
+    """
     rounds: dict[int, int | None] = {}
     overlaps, largest, bases, converged, spent = [], list[Record](), list[Subspace | None](), True, 0
     if options.overlap and leading is not None:

@@ -82,7 +82,10 @@ class Data:
     used: Tensor  # rows that the run uses, ascending
 
     def batches(self, info: CheckpointInfo, source: Source, rows: Tensor, *, population: int) -> Batches:
-        """Return ``rows``, a draw from ``population`` rows, labelled as in the checkpoint's round."""
+        """Return ``rows``, a draw from ``population`` rows, labelled as in the checkpoint's round.
+
+        Where the source says so, each is augmented once, as in training.
+        """
         named = source.normalisation or info.data.augmentation
         pipeline = data_catalogue.pipeline(info.data.name, named)[1]
         if source.augment:
