@@ -25,8 +25,8 @@ from fedscope.task_loss import TaskLoss
 class Objective:
     """Differentiates the objective of clients in training; gradients go to ``model.gradient``.
 
-    ``taken`` counts the gradients of the task loss that each client has computed; ``observed`` gets what the
-    steps show. ``plain`` says that the network is of the catalogue, and does the same in every pass.
+    ``taken`` counts the gradients of the task loss that each client has computed. ``plain`` says that the
+    network is of the catalogue, and does the same in every pass.
     """
 
     def __init__(
@@ -58,13 +58,11 @@ class Objective:
 
     @contextmanager
     def tapping(self) -> Iterator[None]:
-        """Read the outputs that the method's terms ask for, inside this context."""
         names = [name for names in self._taps.values() for name in names]
         with tapped(self.model.module, names) as self._outputs:
             yield
 
     def draw(self, images: Tensor, random: Mapping[str, torch.Generator]) -> Draws:
-        """Return what the method draws for a mini-batch, by name."""
         options, module = self.clients.options, self.model.module
         return {name: draw(random[name], options, images, module) for name, draw in self.method.draws.items()}
 
@@ -138,10 +136,7 @@ class Objective:
         return losses
 
     def _task_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool = False) -> Tensor:
-        """Leave the gradients of the task loss, or of the ascent's, where the clients are.
-
-        Returns their cross-entropies, (K,).
-        """
+        """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
         self.taken += 1
         if len(self.model.values) > 1:
             return self._stack_gradient(batch, drawn, ascent=ascent)
@@ -153,7 +148,6 @@ class Objective:
         return loss[None]
 
     def _stacked(self, drawn: Draws, *, ascent: bool) -> Function:
-        """Return what gives the gradients (K, P) of K clients, and their losses and notes."""
         model = self.model
 
         def objective(
@@ -193,7 +187,6 @@ class Objective:
         *,
         ascent: bool,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return one client's task loss, or the ascent's; its cross-entropy, and what the terms noted."""
         dtype, clients, method = self.model.values.dtype, self.clients, self.method
         if isinstance(logits, Tensor):  # the user's own loss may take anything else
             logits = logits.to(dtype)
@@ -244,7 +237,6 @@ class Objective:
 
 
 def _ascent_loss(method: Method) -> TaskTerm:
-    """Return the loss that a method's ascent asked for."""
     if method.ascent_loss is None:
         raise MethodError(f"method {method.name}: gradient_at asks for ascent_loss, which is empty")
     return method.ascent_loss

@@ -20,7 +20,6 @@ class PhaseClock:
         self.seconds = dict.fromkeys(PHASES, 0.0)
 
     def switch_to(self, phase: str) -> None:
-        """Stop the current phase and start ``phase``."""
         now = time.perf_counter()
         self.seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now

@@ -24,7 +24,6 @@ class Replay:
         self._graphs: dict[object, tuple[torch.cuda.CUDAGraph, list[Tensor]]] = {}
 
     def __call__(self, *inputs: Tensor, flag: bool) -> None:
-        """Run the step on ``inputs``."""
         key = (flag, *(tuple(t.shape) for t in inputs))
         if key not in self._graphs:
             self._graphs[key] = self._record([t.clone() for t in inputs], flag)

@@ -1,10 +1,7 @@
 """The one local loop: from the model that a client receives to the one that it sends back.
 
-Per mini-batch: the objective's gradient (:mod:`fedscope.federated.client.client_objective`), one global-norm
-clip, corrections, weight decay and a step (:mod:`fedscope.federated.client.optimizers`). Everything after the
-backward pass works on flat vectors, so its cost in Python does not grow with the network. Clients of equal
-size may be trained as a stack: the same steps on (K, P) vectors, with one batched forward and backward pass
-for all K.
+Everything after the backward pass works on flat vectors, so its cost in Python does not grow with the
+network. Clients of equal size may be trained as a stack: the same steps on (K, P) vectors.
 """
 
 import math
@@ -132,17 +129,16 @@ class LocalTrainer:
 
     @property
     def clips(self) -> bool:
-        """Whether gradients are clipped."""
         return self._clip is not None
 
     def steps(self, samples: float, work: int | None = None) -> int:
-        """Return the local steps τ_k of a client of ``samples`` in a round; ``work`` as in its task."""
+        """Return the local steps τ_k of a client of ``samples`` in a round."""
         settings, equal = self.settings, self.method.equal_steps
         counted = self.mean_samples if equal and equal(self.options) else samples
         return settings.round_steps(counted, work)
 
     def _recalibrated(self, tasks: Sequence[Task]) -> float:
-        """Recalibrate as the method says; return the training accuracy of the one client, NaN where not."""
+        """Return the training accuracy of the one client after recalibration, NaN without."""
         chosen = self.method.recalibration(self.options) if self.method.recalibration else "off"
         if chosen == "off":
             return math.nan
@@ -210,7 +206,7 @@ class LocalTrainer:
         *,
         first: bool,
     ) -> int:
-        """Take the steps of an epoch, at most so many; return how many samples they used."""
+        """Take at most ``most`` steps, those of an epoch; return how many samples they used."""
         self.clock.switch_to("data")
         count, used = rows.shape[1], self.settings.used(rows.shape[1])
         shuffles = torch.stack([torch.randperm(count, generator=task.order) for task in tasks])
@@ -236,7 +232,6 @@ class LocalTrainer:
         return used
 
     def _keep(self, tasks: Sequence[Task], step: int) -> None:
-        """Copy the models that are kept after ``step`` local steps; nothing of training changes."""
         for row, task in enumerate(tasks):
             if step in task.keep:
                 model = self.model

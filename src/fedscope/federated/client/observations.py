@@ -1,7 +1,6 @@
 """What the local steps of clients show besides their models: losses, clipped gradients, ascents, notes.
 
-A row of float64 numbers per client, summed over the steps of a round. The tensor stays where it is, for
-recorded steps, and nothing that is computed here is used in training.
+A row of float64 numbers per client, summed over the steps of a round. Nothing of it is used in training.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +25,9 @@ class Observations:
         self._at = {name: place for place, name in enumerate(OWN)}
 
     def set(self, name: str, values: Tensor) -> None:
-        """Set a number of the first clients, (K,)."""
         self.values[: len(values), self._at[name]] = values.double()
 
     def clip(self, scale: Tensor) -> None:
-        """Count the gradients that ``scale`` (K, 1) made shorter."""
         self.values[: len(scale), self._at["clipped"]] += scale[:, 0] < 1
 
     def ascend(self, losses: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
@@ -42,7 +39,6 @@ class Observations:
         self.values[: len(rise), start : start + 3] += torch.stack([rise, cosine, torch.ones_like(rise)], 1)
 
     def note(self, notes: Tensor) -> None:
-        """Add the method's notes (K, L) of one forward pass."""
         if notes.shape[1]:
             self.values[: len(notes), self._at["passes"]] += 1
             self.values[: len(notes), len(OWN) :] += notes

@@ -24,14 +24,10 @@ class Optimizer(Protocol):
     state: Tensor
 
     def direction(self, w: Tensor, gradient: Tensor, lr: Tensor) -> Tensor:
-        """Return the steps of the first clients, in units of −η; may overwrite ``gradient`` and decay ``w``.
-
-        Both are (K, P), ``lr`` is η, a scalar.
-        """
+        """Return the steps (K, P) in units of −η; may overwrite ``gradient`` and decay ``w``, both (K, P)."""
 
 
 def optimizer(settings: LocalSettings, rows: Tensor, parameters: int) -> Optimizer:
-    """Return the optimizer of as many clients as there are ``rows``, of so many ``parameters`` each."""
     kind = Sgd if settings.optimizer == "sgd" else Adam
     return kind(settings, rows, parameters)
 
@@ -45,7 +41,6 @@ class Sgd:
         self.state = rows.new_zeros(len(rows), RowLayout(self.vectors, parameters, parameters).width)
 
     def direction(self, w: Tensor, gradient: Tensor, lr: Tensor) -> Tensor:
-        """Return the steps; see :class:`Optimizer`."""
         settings = self._settings
         if settings.weight_decay:
             gradient.add_(w, alpha=settings.weight_decay)
@@ -70,7 +65,6 @@ class Adam:
         self.state = rows.new_zeros(len(rows), self._layout.width)
 
     def direction(self, w: Tensor, gradient: Tensor, lr: Tensor) -> Tensor:
-        """Return the steps; see :class:`Optimizer`."""
         settings = self._settings
         if settings.optimizer == "adamw":
             w.mul_(1 - settings.weight_decay * lr)

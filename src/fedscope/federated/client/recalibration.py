@@ -30,7 +30,7 @@ def recalibrate(
 ) -> float:
     """Return the accuracy on ``rows`` (n,) with statistics of the first nine augmented batches of them.
 
-    ``keep`` leaves those statistics in the model; else it is as before. It stays in training mode.
+    ``keep`` leaves those statistics in the model; else it is as before.
     """
     module, norms = model.module, [m for m in model.module.modules() if isinstance(m, _BatchNorm)]
     values, counters = model.values[0].clone(), model.counters.clone()

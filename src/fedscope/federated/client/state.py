@@ -60,10 +60,7 @@ class ClientState:
             self._shared = ~model.mask(own)[:size]
 
     def load(self, tasks: Sequence[Task], start: Tensor, lr: float, labels: Tensor) -> None:
-        """Place clients that received ``start`` (P+Q,) in the first rows, and their models in the network.
-
-        ``labels`` are those of all samples.
-        """
+        """Place clients that received ``start`` (P+Q,) in the first rows; ``labels`` are of all samples."""
         self.lr.fill_(lr)
         if self.last_gradient is not None:
             self.last_gradient.zero_()
@@ -91,13 +88,11 @@ class ClientState:
         self.model.values[:count] = self.start[:count]
 
     def further(self, layout: RowLayout) -> int:
-        """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
         own = 0 if self._shared is None else int((~self._shared).sum())
         vectors = zip(layout.vectors, layout.sizes, strict=True)
         return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.replaces_model)
 
     def parameters(self, count: int) -> Tensor:
-        """Return w of the first ``count`` clients, a view (count, P)."""
         return self.model.values[:count, : self.model.size]
 
     def anchor(self, count: int) -> Tensor:
@@ -109,7 +104,6 @@ class ClientState:
         return new if self._shared is None else torch.where(self._shared, new, old)
 
     def masked(self, vector: Tensor) -> Tensor:
-        """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared.to(vector.device)
 
     def shared_vectors(self, vectors: Sequence[Vector], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -118,7 +112,6 @@ class ClientState:
         return {name: self.masked(value) if name in steps else value for name, value in named.items()}
 
     def stack(self, count: int, first_of_epoch: bool, gradient: Tensor | None = None) -> Stack:
-        """Return what an oracle, or with the clipped ``gradient`` a correction, sees of the first clients."""
         last_gradient = None if self.last_gradient is None else self.last_gradient[:count]
         return Stack(
             self.parameters(count), self.anchor(count), self.options, self.relative_size[:count], self.lr,
@@ -129,13 +122,11 @@ class ClientState:
         )  # fmt: skip
 
     def carry(self, changed: Mapping[str, Tensor], count: int) -> None:
-        """Take over new step state (count, size) of the first clients, by name."""
         places = self.step_state.split(self.carried[:count])
         for name, vectors in self.shared_vectors(self.step_state.vectors, changed).items():
             places[name].copy_(vectors)
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
-        """Return the arguments of :meth:`client` for the first ``count`` clients."""
         sizes, last_round = self.relative_size[:count], self.took_part_last_round[:count]
         return self.anchor(count), sizes, self.remembered[:count], last_round, self.label_counts[:count]
 
@@ -150,7 +141,6 @@ class ClientState:
         *,
         first: bool,
     ) -> Term:
-        """Return what a term of the parameters ``w`` (P,) sees of one client, given its row of each."""
         return Term(
             self.where_shared(w, anchor), anchor, self.options, relative_size[0], self.lr,
             self.memory.split(remembered), self.broadcast.split(self.received), self._masks,

@@ -16,10 +16,9 @@ MOST = 32  # sets of shapes that are traced, each in a tenth of a second: the fi
 
 
 class Traced:
-    """Calls ``function``: traced once for each set of shapes, and from then on replayed.
+    """Calls ``function``: traced once for each set of shapes, and from then on replayed, with the same bits.
 
-    The operations and so the bits are those of the function. It reads its arguments, which it may change, and
-    otherwise only what stays as it is.
+    The function reads its arguments, which it may change, and otherwise only what stays as it is.
     """
 
     def __init__(self, function: Function):
@@ -27,7 +26,6 @@ class Traced:
         self._graphs: dict[tuple[object, ...], GraphModule] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Return what the function returns for these tensors, or trees of tensors."""
         key = tuple((leaf.shape, leaf.stride()) for leaf in tree_leaves(args))
         if key not in self._graphs:
             if len(self._graphs) == MOST:

@@ -1,7 +1,7 @@
 """The expected cost of a training step on a residual network, from its shapes alone.
 
-The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. :mod:`.cost` counts
-the steps that a run would take; here random choices are averaged exactly, and no data is needed.
+The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. Random choices are
+averaged exactly, and no data is needed.
 """
 
 from collections import Counter
@@ -46,7 +46,6 @@ def expected_costs(network: ResNet, projected: ResNet, channels: int, side: int)
 
 
 def at_width(layers: Sequence[Products], width: float, divisor: int = 8) -> int:
-    """Return the multiply-accumulates per sample of a pass through ``layers``."""
     return sum(layer.at(width, divisor) for layer in layers)
 
 
@@ -60,11 +59,7 @@ def stochdepth_passes(network: ResNet, layers: Sequence[Products], options: Valu
 
 
 def gradaug_passes(scaled: dict[int, list[Products]], side: int, options: Values) -> float:
-    """Return the expected multiply-accumulates of GradAug's n sub-networks; each side is as likely.
-
-    ``scaled`` has the layers by side. Widths are rounded to channels, so the mean over them is one over the
-    few networks that there are.
-    """
+    """Return the expected multiply-accumulates of GradAug's n sub-networks; ``scaled``: the layers by side."""
     divisor, least, (fixed, drawn) = int(options["slim.divisor"]), *_widths(options)
     chosen = sides(options, side)
     counts = sorted({layer.outputs for layer in scaled[side]})
@@ -86,8 +81,8 @@ def gradaug_passes(scaled: dict[int, list[Products]], side: int, options: Values
 def square_law(whole: float, side: int, options: Values) -> float:
     """Return GradAug's cost as the papers print it: multiply-accumulates fall with width² and side².
 
-    ``whole`` is that of the network on images of ``side``; means of the width and of the side stand for what
-    is drawn, and channels are not rounded. Less than what a step runs: see :func:`gradaug_passes`.
+    ``whole`` is that of the network on images of ``side``. Less than what a step runs, which
+    :func:`gradaug_passes` counts, since channels are not rounded.
     """
     least, (fixed, drawn) = _widths(options)
     ratio = fmean(sides(options, side)) / side
@@ -95,12 +90,10 @@ def square_law(whole: float, side: int, options: Values) -> float:
 
 
 def fedalign_passes(last: Sequence[Products], options: Values) -> float:
-    """Return the multiply-accumulates of FedAlign's slim pass through the ``last`` group."""
     return at_width(last, float(options["fedalign.width"]), int(options["slim.divisor"]))
 
 
 def options(method: str, count: int | None = None) -> Values:
-    """Return the published options of a method; of GradAug for ``count`` = n sub-networks."""
     return METHODS[method].values({} if count is None else {"gradaug.n": str(count)}, "paper")
 
 

@@ -34,8 +34,7 @@ class EvaluationScore:
     def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "EvaluationScore":
         """Return the score from :func:`score_sums`; domains without a sample are left out.
 
-        FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
-        (Tian et al. 2022), it is the accuracy on all samples.
+        FedBN (Li et al. 2021) reports the unweighted mean over domains.
         """
         there = sums[:, 2] > 0
         means = sums[there, :2] / sums[there, 2:3]
@@ -59,14 +58,12 @@ def score_sums(
     arranged: Callable[[Tensor], Tensor] = channels_last,
     classes: int = 0,
 ) -> Tensor:
-    """Return sums over the split by domain, (D, 3 + 2·classes) float64.
+    """Return sums over the split by domain, (D, 3 + 2·classes) float64; without domains D is 1.
 
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
-    ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
-    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
-    Batches are of 100 images, on a GPU of 1,000, or of fewer large ones. The workers take them in turn, and
-    rank 0 returns the sums over all, in the batches' order, so that they are the same for any number of
-    workers. Of one batch they are its own: it waits for nobody.
+    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence. Workers take
+    the batches in turn, and rank 0 returns the sums in the batches' order, so that they are the same for any
+    number of workers. Of one batch they are its own: it waits for nobody.
     """
     workers = workers or Workers()
     model.eval()

@@ -1,13 +1,11 @@
 """The vectors of clients and server that outlive a round, in files.
 
-    RUN/state/round-0007/clients.f32     one row of vectors per client that took part
-    RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
-    RUN/state/round-0007/server.pt       the server's vectors, where there are any
+RUN/state/round-0007/clients.f32     one row of vectors per client that took part
+RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
+RUN/state/round-0007/server.pt       the server's vectors, where there are any
 
 The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
-newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
-of the system keeps what is read often. A folder is deleted when every client in it has a newer row;
-rows of its last few clients are copied to newer folders.
+newest round. No vector is held in memory between two uses, whatever the number of clients.
 """
 
 import zlib
@@ -55,7 +53,6 @@ class Memory:
         return memory
 
     def holds(self, round: int) -> bool:
-        """Say whether the state after ``round`` rounds is there."""
         return round in self._states
 
     def lost(self, last: Mapping[int, int]) -> list[int]:
@@ -63,7 +60,6 @@ class Memory:
         return [client for client, round in last.items() if self.rows.get(client, (0, 0))[0] < round]
 
     def recall(self, client: int) -> Tensor | None:
-        """Return the client's row (width,), or nothing if it never took part."""
         if client not in self.rows:
             return None
         round, row = self.rows[client]
@@ -75,7 +71,6 @@ class Memory:
         return torch.frombuffer(content, dtype=torch.float32) if content else torch.empty(0)
 
     def server(self, round: int) -> dict[str, Tensor]:
-        """Return the server's vectors after ``round``."""
         return server_vectors(self._path(round), self._states[round])
 
     @contextmanager
@@ -95,8 +90,7 @@ class Memory:
     def prune(self, round: int, *, keep_every: int = 0) -> None:
         """Delete the folders before ``round`` that hold no client's newest vectors.
 
-        With ``keep_every`` K those of every K-th round stay where the server alone remembers something: they
-        are as large as a model or two, and say what its steps were divided by.
+        With ``keep_every`` K those of every K-th round stay where the server alone remembers something.
         """
         needed = {newest for newest, _ in self.rows.values()} | {round}
         for path in self.folder.glob("round-*"):
@@ -108,8 +102,8 @@ class Memory:
     def _stragglers(self, leaving: Sequence[int]) -> list[int]:
         """Return the clients to copy, since less than half of the rows in their folder are still needed.
 
-        ``leaving`` are the clients that have newer vectors by now. So the folders hold at most twice as many
-        vectors as there are clients.
+        The clients ``leaving`` have newer vectors by now. So the folders hold at most twice as many vectors as
+        there are clients.
         """
         left = self.rows.keys() - set(leaving)
         needed = Counter(self.rows[client][0] for client in left)
@@ -155,16 +149,13 @@ class Writer:
         self._server: dict[str, Tensor] = {}
 
     def client(self, client: int, vectors: Tensor) -> None:
-        """Append a client's row (width,)."""
         content = vectors.to("cpu", torch.float32).contiguous().numpy().tobytes()
         self._rows.write(content)
         self._checks.append(zlib.crc32(content))
         self.clients.append(client)
 
     def server(self, state: dict[str, Tensor]) -> None:
-        """Set the server's vectors."""
         self._server = {name: vector.cpu() for name, vector in state.items()}
 
     def close(self, folder: Path) -> None:
-        """Write all files but the rows, which are in the folder already."""
         write_state(folder, self.clients, self._checks, self._server)

@@ -1,7 +1,7 @@
 """Which clients are trained together, and by which worker.
 
-Both are functions of the clients and their sizes alone. The stacks do not depend on the number of workers,
-and each is computed whole by one of them, so the result does not depend on it either.
+The stacks do not depend on the number of workers, and each is computed whole by one of them, so the result
+does not depend on it either.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -29,7 +29,7 @@ def windows(items: Sequence[Stack], count: int) -> Iterator[Sequence[Stack]]:
 
 
 def assign(loads: Sequence[int], workers: int) -> list[list[int]]:
-    """Return, per worker, the places of the loads it takes, heaviest first (longest processing time first).
+    """Return, per worker, the places of the loads it takes.
 
     The heaviest load left goes to the worker with the least so far (Graham 1969).
     """

@@ -62,7 +62,6 @@ class TrainingRound:
         self.counters = self.model.counters.clone()
 
     def share_progress(self, done: int) -> int:
-        """Share rank 0's number of rounds ``done`` and its model with all workers; return that number."""
         number = torch.tensor([done])
         self.workers.share(number)
         self.share_model()
@@ -70,7 +69,6 @@ class TrainingRound:
         return int(number)
 
     def prepare(self, round: int) -> list[int]:
-        """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation
         rows = federation.rows_in(round)
         if rows is not self.rows:
@@ -120,7 +118,6 @@ class TrainingRound:
                     self._send(trained.pop(place))
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
-        """Set the vectors that the clients of the next round receive, and the model they start from."""
         method, size = self.federation.method, self.model.size
         if method.sends_another:
             kept = self.start[:size].to("cpu", torch.float64, copy=True)
@@ -133,26 +130,20 @@ class TrainingRound:
             place.copy_(state[name])
 
     def vectors_of(self, trained: Trained, row: int) -> dict[str, Tensor]:
-        """Return the vectors at the end of one client's training, besides its model."""
         return self.clients.memory.split(trained.memory[row]) | self.clients.uploads.split(
             trained.uploads[row]
         )
 
     def share_model(self, *, last: bool = False) -> bool:
-        """Give all workers rank 0's model; return whether it says that this is the ``last`` round."""
         told = torch.tensor([last])
         self.workers.share(told, self.start, self.origin, self.counters, self.clients.received)
         return bool(told)
 
     def evaluates(self, round: int, *, last: bool) -> bool:
-        """Say whether the models are evaluated after ``round``: one in so many, and the last."""
         return last or round % self.federation.settings.evaluate_every == 0
 
     def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, EvaluationScore]:
-        """Return the score of every tracked model.
-
-        ``cld`` is the server's next model; ``models``, which rank 0 gives, are the others (P+Q,).
-        """
+        """Return the score of each tracked model: ``cld``, the server's next, and rank 0's ``models`` (P+Q,)."""
         self.clock.switch_to("evaluation")
         domains, scores = self.federation.dataset.domains, dict[str, EvaluationScore]()
         for name in self.federation.tracked:
@@ -172,10 +163,7 @@ class TrainingRound:
         return self.workers.total(peaks).tolist()
 
     def validate(self, models: Mapping[str, Tensor], memory: Memory | None) -> EvaluationScore | None:
-        """Return the score of the model that counts on the rows held out of training, where there are any.
-
-        The models are those of :meth:`evaluate`.
-        """
+        """Return the score of the model that counts on the rows held out of training, where there are any."""
         if self.validation is None:
             return None
         values = models.get(self.federation.settings.eval_model, self.start).clone()
@@ -224,11 +212,9 @@ class TrainingRound:
         return own
 
     def local_steps(self, client: int) -> int:
-        """Return the local steps τ_k of a client in the round."""
         return self.trainer.steps(self._size(client), self.work.get(client))
 
     def local_work(self, client: int) -> int:
-        """Return the epochs, or steps, of a client in the round."""
         return self.work.get(client, full_work(self.federation.settings))
 
     def _size(self, client: int) -> int:

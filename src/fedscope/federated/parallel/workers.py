@@ -36,7 +36,6 @@ GRACE = 10.0  # seconds between a child's death and the end of a rank 0 that has
 
 
 def packed(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the bytes (n,) uint8 of the tensors, on the CPU, one after the other."""
     return torch.cat([_bytes(tensor.detach().cpu().contiguous()) for tensor in tensors])
 
 
@@ -46,7 +45,6 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def unpack(message: Tensor, tensors: Sequence[Tensor]) -> None:
-    """Copy the bytes of a message of :func:`packed` into tensors of the same shapes and kinds."""
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors]
     for tensor, piece in zip(tensors, message.split(sizes), strict=True):
         # a piece may begin where numbers of its kind may not
@@ -54,7 +52,6 @@ def unpack(message: Tensor, tensors: Sequence[Tensor]) -> None:
 
 
 def size(tensors: Sequence[Tensor]) -> int:
-    """Return the bytes of their message."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -70,7 +67,6 @@ class Workers:
     size: int = 1
 
     def share(self, *tensors: Tensor) -> None:
-        """Copy rank 0's content of ``tensors`` to every worker."""
         if self.size > 1:
             message = packed(tensors)
             with _lost():
@@ -94,13 +90,11 @@ class Workers:
         return sum_
 
     def send(self, rank: int, *tensors: Tensor) -> None:
-        """Send tensors to worker ``rank``, which receives them."""
         message = packed(tensors)
         with _lost():
             dist.send(message, rank)
 
     def receive(self, rank: int, *tensors: Tensor) -> None:
-        """Fill ``tensors`` with what worker ``rank`` sends, which is of the same shapes and kinds."""
         message = torch.empty(size(tensors), dtype=torch.uint8)
         with _lost():
             dist.recv(message, rank)
@@ -108,7 +102,6 @@ class Workers:
 
 
 def under_torchrun() -> bool:
-    """Say whether torchrun, or another launcher of its kind, started this process."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
@@ -119,7 +112,6 @@ def place() -> int:
 
 @contextmanager
 def joined() -> Iterator[Workers]:
-    """Join the group that torchrun has prepared."""
     with _group(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), None) as workers:
         yield workers
 

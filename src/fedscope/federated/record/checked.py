@@ -1,7 +1,4 @@
-"""A checked method: the functions of other packages, whose faults name the method, the field and the line.
-
-A function of fedscope's own is left as it is: its fault is fedscope's.
-"""
+"""A checked method: the functions of other packages, whose faults name the method, the field and the line."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -44,7 +41,6 @@ def checked(method: Method) -> Method:
 
 
 def check_all_returned(method: str, field: str, declared: Collection[str], returned: Collection[str]) -> None:
-    """Refuse vectors of ``field`` that no function returns."""
     missing = [name for name in declared if name not in returned]
     if missing:
         has = f"they return {', '.join(returned)}" if returned else "they return none"

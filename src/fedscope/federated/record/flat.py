@@ -1,10 +1,7 @@
 """A network as one vector: parameters, gradients and floating buffers are views of flat tensors.
 
 With every parameter a view of one vector, an optimizer step, a gradient's norm, a proximal term and an
-upload are each one tensor operation, however many layers there are. Convolution kernels of the catalogue's
-networks lie channels-last in the vector, the layout that convolutions are fastest in.
-
-Batch normalisation of tensors that lie anywhere in a flat vector, on a GPU.
+upload are each one tensor operation, however many layers there are.
 
 In fp32 on an H100 training failed ("misaligned address") where a normalisation's statistics did not begin at
 a multiple of 16 bytes, as after a last layer of ten outputs, and nowhere else: cuDNN's kernel seems to read
@@ -22,7 +19,6 @@ BYTES = 16
 
 
 def normalise_where_it_lies(module: nn.Module) -> None:
-    """Let each batch normalisation with a tensor that is not aligned use PyTorch's own kernel."""
     for part in module.modules():
         if isinstance(part, _BatchNorm) and not _aligned(part):
             own = _OwnKernel()
@@ -122,10 +118,7 @@ class FlatModel:
             normalise_where_it_lies(module)
 
     def tensors(self, parameters: Tensor, buffers: Sequence[Tensor], counters: Tensor) -> dict[str, Tensor]:
-        """Return the module's tensors by name: views of ``parameters`` (P,), ``buffers``, ``counters`` (n,).
-
-        Differentiable in the parameters: the backward pass is one concatenation.
-        """
+        """Return the module's tensors by name, views of what is given, differentiable in ``parameters`` (P,)."""
         inside = self._ordered[: len(self._ordered) - len(buffers)]
         pieces = parameters.split([place.shape.numel() for place in inside])
         found = {
@@ -176,7 +169,6 @@ class FlatModel:
         return inputs.to(self.values.dtype) if inputs.is_floating_point() else inputs
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a state dict into row 0."""
         self.module.load_state_dict(state)
 
     def _copies(self, values: Tensor, counters: Tensor) -> Iterator[tuple[str, Tensor]]:

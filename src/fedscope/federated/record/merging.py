@@ -36,28 +36,22 @@ FUNCTION = "function"  # the type of a field, or of its entries, that is called
 
 
 def at_most_one(what: str, of: type | str = FUNCTION) -> Any:
-    """Declare a slot for an ``of``, empty unless it is filled; ``what`` says in words what it holds."""
     return field(default=None, metadata={"rule": _Slot(what), "holds": (None, of)})
 
 
 def chain(of: type | str = FUNCTION) -> Any:
-    """Declare a tuple of ``of``, whose entries add up."""
     return _declared(tuple, lambda _, a, __, b: a + b, of)
 
 
 def union(of: type | str = FUNCTION) -> Any:
-    """Declare a mapping from texts to ``of``, whose entries add up."""
     return _declared(dict, lambda _, a, __, b: {**a, **b}, of)
 
 
 def any_of() -> Any:
-    """Declare a flag that holds for a sum if it holds for a part."""
     return _declared(bool, lambda _, a, __, b: a or b, None)
 
 
 def joined(separator: str, *, required: bool = False) -> Any:
-    """Declare a text; that of a sum has both, each once, and the separator between them."""
-
     def rule(_: str, a: str, __: str, b: str) -> str:
         return separator.join(dict.fromkeys(text for text in (a, b) if text))
 
@@ -66,7 +60,6 @@ def joined(separator: str, *, required: bool = False) -> Any:
 
 
 def added(mine: Any, theirs: Any) -> dict[str, Any]:
-    """Return the fields of the sum of two records, by name."""
     return {
         part.name: part.metadata["rule"](
             mine.name, getattr(mine, part.name), theirs.name, getattr(theirs, part.name)
@@ -76,7 +69,6 @@ def added(mine: Any, theirs: Any) -> dict[str, Any]:
 
 
 def check_types(record: Any) -> None:
-    """Refuse a record with a field of another type than it is declared with."""
     for part in dataclasses.fields(record):
         value, (whole, entry) = getattr(record, part.name), part.metadata["holds"]
         wrong = _wrong(value, whole, entry)

@@ -74,7 +74,6 @@ class Network:
 
     @property
     def chunk(self) -> int:
-        """Samples whose own gradients are computed at once."""
         return chunk(self.model.values.device, self.model.size)
 
     def gradient(self, values: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -89,17 +88,14 @@ class Network:
             return torch.as_tensor(grad(loss)(values[:size]))
 
     def precision(self) -> torch.autocast:
-        """Return the context in which the network computes."""
         return torch.autocast(self.model.values.device.type, torch.bfloat16, enabled=self._bf16)
 
     def _tensors(self, parameters: Tensor, values: Tensor) -> dict[str, Tensor]:
-        """Return the tensors by name: of ``parameters`` (P,), and copies of the buffers in ``values``."""
         buffers = [buffer.clone() for buffer in self.model.buffers(values)]
         return self.model.tensors(parameters, buffers, self.model.counters.clone())
 
 
 def chunk(device: torch.device, size: int) -> int:
-    """Return how many samples' own gradients of ``size`` numbers are computed at once."""
     return CHUNK if device.type == "cpu" else max(CHUNK, min(512, _ON_GPU // size))
 
 
@@ -107,8 +103,7 @@ def pooled_first(network: nn.Module) -> nn.Module:
     """Return a plain sequence with every max-pooling before the ReLU that it follows; others as they are.
 
     max(ReLU(x)) = ReLU(max(x)), and the gradient goes the same way, bit for bit: a window without a positive
-    number has none. Pooled 2×2, the ReLU then reads and writes a quarter of the numbers. The layers are the
-    same objects.
+    number has none. The layers are the same objects.
     """
     if type(network) is not nn.Sequential:
         return network
@@ -128,7 +123,6 @@ def is_dense(network: nn.Module) -> bool:
 
 @contextmanager
 def in_mode(network: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put a network into training or eval mode; afterwards every module has its own mode again."""
     modes = [(module, module.training) for module in network.modules()]
     network.train(train)
     try:

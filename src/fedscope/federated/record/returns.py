@@ -26,7 +26,6 @@ class OddError(Exception):
 
 
 def returns(method: Method) -> Mapping[str, Check]:
-    """Return what each field's functions return: a check that gives the value, or raises ``OddError``."""
     return {
         "network_needs": _needs,
         "checks": _anything,

@@ -40,7 +40,6 @@ class LocalSettings:
         return min(steps, self.limit or steps)
 
     def round_steps(self, samples: float, work: int | None = None) -> int:
-        """Return the local steps of a round over ``samples``; ``work`` as in :class:`Task`."""
         if self.local_steps:
             return work or self.local_steps
         return (work or self.epochs) * self.steps(samples)
@@ -128,9 +127,7 @@ class Trained:
 
     @property
     def parts(self) -> tuple[Tensor, ...]:
-        """Its tensors, in the order of the fields."""
         return tuple(getattr(self, place.name) for place in fields(self))
 
     def on_cpu(self) -> "Trained":
-        """Return the same on the CPU, where the server adds up."""
         return Trained(*(part.cpu() for part in self.parts))

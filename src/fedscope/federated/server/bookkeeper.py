@@ -29,10 +29,9 @@ Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and t
 
 
 def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
-    """Return the bytes sent to and by ``clients`` sampled clients.
+    """Return the bytes sent to and by ``clients`` sampled clients, in float32, without what is personal.
 
-    A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
-    each less what is personal, in float32: the traffic of a deployment, not that between workers.
+    This is the traffic of a deployment, not that between workers.
     """
     state = trainer.clients
     size = trainer.model.values.shape[1] - len(state.personal)
@@ -78,8 +77,7 @@ class RoundBookkeeper:
     def round(self, round: int, *, last: bool) -> Round:
         """Train, evaluate and keep one round; return its metrics.
 
-        The other workers learn before the evaluation whether it is the ``last``. They begin the next one once
-        this process has taken their peak memory, while it writes the metrics and the newest model.
+        The other workers begin the next round once this process has taken their peak memory.
         """
         federation, training, run = self.federation, self.training, self.run
         settings, sampled = federation.settings, training.prepare(round)
@@ -169,9 +167,8 @@ class RoundBookkeeper:
     ) -> tuple[float, float, int]:
         """Add up the uploads; the server's model becomes the result of the method's rule.
 
-        Returns the clients' training loss and training accuracy, weighted by size, and the gradients they
-        computed. The loss is cross-entropy alone, over the last local epoch; the accuracy is NaN where it was
-        not measured.
+        Returns the clients' cross-entropy over the last local epoch and their training accuracy, NaN where it was
+        not measured, both weighted by size; and the gradients that they computed.
         """
         federation, training = self.federation, self.training
         sizes = {client: training.sizes[client] for client in sampled}
@@ -215,10 +212,7 @@ class RoundBookkeeper:
     def _serve(
         self, mean: Tensor, sums: dict[str, Tensor], round: int, participants: int, weight: float
     ) -> Tensor:
-        """Return the next model (P+Q,), given the mean of the uploads; update the server's state.
-
-        The rule moves trainable parameters that are shared; all else is the mean.
-        """
+        """Return the next model (P+Q,): the rule moves shared trainable parameters; all else is the mean."""
         federation, training = self.federation, self.training
         method, size, settings = federation.method, training.model.size, federation.settings
         anchor, average = (
@@ -267,5 +261,4 @@ def _scores_only(record: Round) -> Round:
 
 
 def _diverged(train_loss: float | None, model: Tensor) -> bool:
-    """Say whether a round left the training loss or the model (P+Q,) not finite; accuracy does not count."""
     return train_loss is None or not (math.isfinite(train_loss) and bool(model.isfinite().all()))

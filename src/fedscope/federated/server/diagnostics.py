@@ -37,7 +37,6 @@ class DiagnosticsRecorder:
             self._last_step = self._parameters(training.origin) - self._parameters(before)
 
     def begin_round(self, clients: Sequence[int], weights: Sequence[float]) -> None:
-        """Begin a round of ``clients``, with their weights in the server's mean."""
         training = self._training
         self._row = {client: row for row, client in enumerate(clients)}
         self._start.copy_(self._parameters(training.origin))
@@ -48,7 +47,6 @@ class DiagnosticsRecorder:
         self._memory = dict.fromkeys(training.clients.memory.names, 0.0)
 
     def add(self, stack: Sequence[int], trained: Trained) -> None:
-        """Add what the clients of a stack sent."""
         self._training.clock.switch_to("diagnostics")
         self._updates.add(stack, trained.values)
         rows = torch.tensor([self._row[client] for client in stack])
@@ -58,7 +56,6 @@ class DiagnosticsRecorder:
         self._training.clock.switch_to("aggregation")
 
     def end(self, state: Mapping[str, Tensor]) -> None:
-        """End the round, after which the server remembers ``state``, and the clients' next model is known."""
         training, count = self._training, len(self._row)
         training.clock.switch_to("diagnostics")
         self._found = self._updates.record()
@@ -78,7 +75,6 @@ class DiagnosticsRecorder:
         training.clock.switch_to("aggregation")
 
     def record(self, class_accuracy: Sequence[float], curvature: CurvatureProbe | None) -> Diagnostics:
-        """Return the round's record; ``class_accuracy`` is that of the evaluated model."""
         content = {
             "updates": self._found.to_json(),
             "server": self._server,
@@ -143,6 +139,5 @@ def way(
 
 
 def running_statistics(model: FlatModel) -> list[str]:
-    """Return the names of BatchNorm's running means and variances."""
     owners = [name for name, module in model.module.named_modules() if isinstance(module, _BatchNorm)]
     return [f"{name}.{kind}".lstrip(".") for name in owners for kind in ("running_mean", "running_var")]

@@ -15,7 +15,6 @@ from fedscope.storage import remove
 
 
 def done_rounds(federation: Federation, run: RunFolder, training: TrainingRound) -> list[Round]:
-    """Load the newest global model of the run; return the metrics up to it."""
     for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
         remove(leftover, below=run.root)
     newest = run.newest
@@ -48,7 +47,6 @@ def done_rounds(federation: Federation, run: RunFolder, training: TrainingRound)
 def check_remembered(
     run: RunFolder, method: str, rounds: list[Round], memory: Memory, *, of_clients: bool
 ) -> None:
-    """Check that ``memory`` holds the state after ``rounds``, and with ``of_clients`` that of each client."""
     last = {client: one.round for one in rounds for client in one.clients}
     lost = [f"client {client}" for client in memory.lost(last)] if of_clients else []
     if not memory.holds(len(rounds)):

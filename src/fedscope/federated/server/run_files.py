@@ -40,7 +40,6 @@ class RunFiles:
             save_checkpoint(run.initial, self._server_state(), self._info(0, {}))
 
     def keep_start(self, round: int) -> None:
-        """Keep the model and the rows that the clients of ``round`` start from."""
         fresh, run = self.federation.new_clients, self.run
         rows = self.federation.stored(self.training.rows) if fresh else None
         if self.federation.settings.save_clients != "none":
@@ -68,7 +67,6 @@ class RunFiles:
         clock.switch_to("aggregation")
 
     def inside(self, round: int, stack: Sequence[int], trained: Trained) -> None:
-        """Keep the models after local steps that ``--keep-steps`` asks for."""
         training = self.training
         kept = training.kept.inside(round, stack, training.local_steps)
         if kept:
@@ -81,7 +79,6 @@ class RunFiles:
             training.clock.switch_to("aggregation")
 
     def models(self, round: int, means: Models, measured: Measured, *, best: bool) -> None:
-        """Keep the models after ``round``: the server's and the ``means`` (P+Q,)."""
         run, settings = self.run, self.federation.settings
         info, chosen = self._info(round, measured), settings.eval_model
         states = {"cld": self._server_state()}
@@ -123,5 +120,4 @@ class RunFiles:
 
 
 def finite(value: float) -> float | None:
-    """Return the value, or None if it is not finite."""
     return value if math.isfinite(value) else None

@@ -26,7 +26,6 @@ class RunSummary:
 
 
 def summary(settings: Settings, metrics: Sequence[Round]) -> RunSummary:
-    """Return the summary of a run's rounds, in order."""
     accuracies = [math.nan if one.accuracy is None else one.accuracy for one in metrics]
     top, by_half = best(metrics), best(metrics[: settings.rounds // 2])
     target, shift = settings.target, None

@@ -25,8 +25,7 @@ class ClientUpdates:
     """Accumulates the updates of one round; ``weights`` are the p_k of ``clients``.
 
     ``shared`` (P,) says which parameters count, None: all; ``start`` has these of the model that clients
-    start from, and must stay as it is. ``statistics`` are the places of BatchNorm's running statistics among
-    the P+Q numbers of a model.
+    start from, and must stay as it is. ``statistics`` are the places of BatchNorm's running statistics.
     """
 
     def __init__(
@@ -58,7 +57,6 @@ class ClientUpdates:
             self._take()
 
     def record(self) -> Updates:
-        """Return what is recorded once all updates are added."""
         if self._waiting:
             self._take()
         size, total = self._updates.squared_lengths()
@@ -100,7 +98,6 @@ def cosines(gram: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def short(values: Tensor) -> list[float | None]:
-    """Return numbers of clients as they are recorded, to 8 digits; null where not finite."""
     return [finite(float(f"{value:.8g}")) for value in values.tolist()]
 
 

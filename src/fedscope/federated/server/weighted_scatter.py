@@ -3,8 +3,7 @@
 Σ p_k‖x_k − x̄‖² as Σ p_k‖x_k‖² − ‖x̄‖² loses all digits where the vectors are close to each other: where it
 would lose more than four, the scatter is summed about the mean instead. Blocks of vectors are merged:
 scatters add up, and two means that differ by d add W₁W₂/(W₁ + W₂)·‖d‖² (Chan, Golub, LeVeque 1979). Vectors
-are taken in pieces that stay in the processor's cache, on one thread: threads would wait for each other in
-every piece.
+are taken in pieces that stay in the processor's cache, on one thread: threads would wait for each other.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,10 +32,7 @@ class WeightedScatter:
 
     @one_thread()
     def add(self, block: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Add the rows of the ``block``'s tensors (·, size), K in all, with positive float64 weights (K,).
-
-        Returns the Gram matrix (K, K) of the vectors less the origin.
-        """
+        """Add the rows of the ``block``'s tensors (·, size), K in all; return their Gram matrix less the origin."""
         new, total = float(weights.sum()), self._weight + float(weights.sum())
         combine = torch.stack([weights / new, torch.ones_like(weights)])
         gram = torch.zeros(len(weights), len(weights), dtype=torch.float64)
@@ -64,7 +60,6 @@ class WeightedScatter:
 
 
 def pieces(size: int, rows: int) -> Iterator[slice]:
-    """Yield the pieces in which ``rows`` vectors of ``size`` numbers are taken."""
     width = max(1, PIECE // rows)
     for start in range(0, size, width):
         yield slice(start, min(start + width, size))

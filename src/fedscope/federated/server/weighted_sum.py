@@ -11,14 +11,12 @@ class WeightedSum:
         self._total: Tensor | None = None
 
     def add(self, vector: Tensor, weight: float = 1.0) -> None:
-        """Add one vector with its share ``weight``."""
         if self._total is None:
             self._total = torch.zeros_like(vector, dtype=torch.float64)
         self._total.add_(vector, alpha=weight)
 
     @property
     def value(self) -> Tensor:
-        """The sum of what was added, float64."""
         if self._total is None:
             raise ValueError("the sum of no vectors")
         return self._total

@@ -18,7 +18,6 @@ from fedscope.streams import seeded
 
 
 def check_compatible(settings: Settings, method: Method, domains: Sequence[str]) -> None:
-    """Refuse settings that exclude the method or each other; ``domains`` are the data set's."""
     for required in method.required_settings:
         free = getattr(settings, required.setting) in (None, required.value)
         if not free and required.holds(settings.options):
@@ -35,7 +34,6 @@ def check_compatible(settings: Settings, method: Method, domains: Sequence[str])
 
 
 def check_loss(settings: Settings, dataset: Dataset) -> None:
-    """Refuse what a loss of the user's own leaves without meaning."""
     if dataset.train.loss is None:
         return
     if dataset.domains:
@@ -86,10 +84,10 @@ def check_batches(
     split: Split,
     pipeline: Pipeline,
 ) -> None:
-    """Refuse clients (each with its ``rows``) with a batch of a single image on which no step can be taken.
+    """Refuse clients with a batch of a single image on which no step can be taken.
 
-    Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
-    refuses a single value per channel, as of a vector or of a feature map of one pixel.
+    Where there is one, the network is tried on the first image of ``split``: BatchNorm refuses a single value
+    per channel, as of a vector or of a feature map of one pixel.
     """
     sizes = list(map(len, rows))
     client = next((client for client, size in enumerate(sizes) if _has_single(settings, size)), None)
@@ -127,7 +125,6 @@ def _mend(settings: Settings, size: int) -> str:
 
 @contextmanager
 def trying(model: nn.Module) -> Iterator[None]:
-    """Put the network into training mode; afterwards its modes and buffers are as before."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         with in_mode(model, train=True), seeded(0):

@@ -5,7 +5,6 @@ from fedscope.errors import UserError
 
 
 def check_continues(old: Manifest, new: Manifest) -> None:
-    """Check that the run ``old`` can go on as ``new``, which may ask for more rounds."""
     if old.added:
         raise UserError(f"{old.name!r} was trained by another program and cannot be continued by this one")
     if old.diverged:

@@ -67,7 +67,6 @@ class Federation:
 
     @property
     def new_clients(self) -> bool:
-        """Whether every round's clients are new ones."""
         return self.settings.partition in FRESH
 
     @property
@@ -78,23 +77,19 @@ class Federation:
 
     @property
     def remembers(self) -> bool:
-        """Whether clients or server keep vectors between two rounds: the method's, or an optimizer's."""
         settings, method = self.settings, self.method
         moments = settings.momentum or settings.optimizer != "sgd"
         optimizer = moments and settings.optimizer_state == "client"
         return bool(method.memory or method.kept_vectors or optimizer)
 
     def shifted(self, round: int) -> bool:
-        """Say whether concepts shifted at the start of ``round``, counted from 1."""
         return self.label_maps is not None and round - 1 in shift_rounds(self.label_maps.cpu().numpy())
 
     @property
     def validation(self) -> Split | None:
-        """The samples on which the best round is chosen, where rows were held out of training."""
         return self.dataset.train.take(self.held_out) if len(self.held_out) else None
 
     def stored(self, rows: Sequence[Tensor]) -> ClientRows:
-        """Return the clients' ``rows`` of a round as they are stored, with those held out."""
         return ClientRows.from_tensors(rows, self.held_out)
 
     def labels(self, round: int) -> tuple[int, ...]:
@@ -102,7 +97,6 @@ class Federation:
         return () if self.label_maps is None else tuple(self.label_maps[max(1, round) - 1].tolist())
 
     def rows_in(self, round: int) -> list[Tensor]:
-        """Return each client's rows in ``round``, counted from 1."""
         if not self.new_clients or round == 1:
             return self.rows
         device = self.settings.device
@@ -112,7 +106,6 @@ class Federation:
 
     @property
     def weights(self) -> Weights:
-        """How the uploads are weighted: as set, else as the method has it, else by n_k."""
         return self.settings.weights or self.method.weights or "n_k"
 
     def weight(self, samples: int) -> int:
@@ -128,7 +121,6 @@ class Federation:
         return FlatModel(model, channels_last=not self.spec.own).values[0]
 
     def describe(self, name: str, preset: PresetUse | None = None) -> Manifest:
-        """Return the manifest of a run ``name`` that starts now."""
         return Manifest(
             name=name,
             created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -151,10 +143,6 @@ class Federation:
         rows: RowsSpec,
         client: int | None = None,
     ) -> CheckpointInfo:
-        """Return the description of a checkpoint after ``round`` rounds: global, or a client's upload.
-
-        ``rows`` are those that the clients held.
-        """
         return CheckpointInfo(
             run=run,
             kind="global" if client is None else "client",
@@ -192,9 +180,8 @@ def prepare(
 ) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
-    ``given`` are the method's options as the user typed them. The returned settings name everything. The
-    clients hold the rows that ``run``, which is to be continued, has stored. With ``choose_stack`` the size
-    of the stacks is not that of ``settings`` but follows from all else (``--stack auto``).
+    ``given`` are the method's options as the user typed them. The clients hold the rows that ``run``, if it
+    is to be continued, has stored. ``choose_stack`` is ``--stack auto``.
     """
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
@@ -230,7 +217,6 @@ def open_run(
     resume: bool,
     preset: PresetUse | None = None,
 ) -> RunFolder:
-    """Register a new run, or with ``resume`` return the one of that name, which may get more rounds."""
     manifest = federation.describe(name, preset)
     if not resume:
         return registry.create(
@@ -242,7 +228,6 @@ def open_run(
 
 
 def local_settings(settings: Settings, weights: Weights) -> LocalSettings:
-    """Return what the local loop needs of the settings."""
     return LocalSettings(
         settings.epochs, settings.batch_size, settings.momentum, settings.nesterov, settings.weight_decay,
         settings.clip, settings.precision, settings.compile, settings.drop_last, weights,

@@ -28,6 +28,5 @@ def learning_rate(settings: Settings, round: int) -> float:
 
 
 def round_rate(settings: Settings, method: Method, round: int) -> float:
-    """Return η_t with the factors of a method, settled options given."""
     factors = (factor(round, settings.options) for factor in method.round_rates)
     return learning_rate(settings, round) * math.prod(factors)

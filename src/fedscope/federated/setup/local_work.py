@@ -12,15 +12,13 @@ from fedscope.streams import numpy_stream
 
 
 def full_work(settings: Settings) -> int:
-    """Return the local epochs, or steps, of a client that is no straggler."""
     return settings.local_steps or settings.epochs
 
 
 def stragglers(settings: Settings, sampled: list[int], round: int) -> dict[int, int]:
-    """Return the stragglers among the round's clients, with the epochs, or steps, of each.
+    """Return the epochs, or steps, of ⌊s·m⌋ of the round's m clients, drawn without replacement.
 
-    ⌊s·m⌋ of m clients, drawn without replacement; then the numbers, in the clients' order. Both depend on the
-    seed, the round (from 1) and the clients alone.
+    The draw depends on the seed, the round (from 1) and the clients alone.
     """
     count = math.floor(settings.stragglers * len(sampled) + 1e-9)  # 9 of 10 at 0.9, whatever it is in binary
     if not count:
@@ -32,6 +30,5 @@ def stragglers(settings: Settings, sampled: list[int], round: int) -> dict[int, 
 
 
 def mean_work(settings: Settings) -> float:
-    """Return the mean of the epochs, or steps, of a client."""
     least, most = settings.straggler_min, full_work(settings)
     return (1 - settings.stragglers) * most + settings.stragglers * (least + most) / 2

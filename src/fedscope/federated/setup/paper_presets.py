@@ -1,7 +1,6 @@
 """The papers' experiments by name: every setting of a table's column, and which of them no source gives.
 
-They are in ``presets.toml``. A preset gives the settings of a run; what the user sets replaces them, and is
-recorded in the manifest.
+They are in ``presets.toml``. What the user sets replaces them, and is recorded in the manifest.
 """
 
 import tomllib
@@ -84,7 +83,6 @@ class Preset:
         return {name: why for name, why in self.provisional.items() if why}
 
     def commands(self) -> list[str]:
-        """Return the command that trains each method of the table."""
         return [
             " ".join(
                 [f"fedscope train --preset {self.name} --method {method}", *(f"--set {o}" for o in options)]
@@ -93,7 +91,6 @@ class Preset:
         ]
 
     def describe(self) -> dict[str, object]:
-        """Return the preset as plain data."""
         return {**asdict(self), "provisional": self.unknown, "commands": self.commands()}
 
     def _options(self, method: str) -> Table:
@@ -111,7 +108,6 @@ def _before(base: Table, name: str) -> object:
 
 @cache
 def presets() -> dict[str, Preset]:
-    """Return every preset by name, in the papers' order."""
     text = (files("fedscope.federated") / "presets.toml").read_text(encoding="utf-8")
     groups: dict[str, dict[str, Any]] = {}
     found = {}
@@ -125,7 +121,6 @@ def presets() -> dict[str, Preset]:
 
 
 def preset(name: str) -> Preset:
-    """Return the preset ``name``."""
     if name not in presets():
         hint = suggestion(name, presets()) or "; `fedscope presets list` shows all"
         raise UserError(f"unknown preset {name!r}{hint}")

@@ -23,10 +23,9 @@ PARTITIONS = ("alpha", "phi", "rho", "shards", "classes_per_client")
 
 
 def settled(settings: Settings, given: dict[str, str]) -> Settings:
-    """Return the settings with every name and default resolved, without reading any data.
+    """Return the settings with every name and default resolved; ``given`` are the method's options as typed.
 
-    ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
-    settled settings are equal. Settling settled settings again, with their options, changes nothing.
+    Two runs are of the same experiment iff their settled settings are equal.
     """
     settings = _named(settings)
     method = parse(settings.method)
@@ -59,11 +58,7 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
 
 
 def completed(settings: Settings) -> Settings:
-    """Return the settings of a run with the options that its method got since, at what it did without them.
-
-    A default that an option has when it is added says what was done before. Methods that are not known here
-    are left as they are.
-    """
+    """Return a run's settings with the options that its method got since, at what it did without them."""
     try:
         added = parse(settings.method).values({}, settings.reading)
     except UserError:
@@ -72,7 +67,6 @@ def completed(settings: Settings) -> Settings:
 
 
 def _named(settings: Settings) -> Settings:
-    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY."""
     dataset = resolved(settings.dataset, DATASETS)
     if settings.test_data and not is_own(dataset):
         raise UserError(f"{dataset} has test data; --test-data is for --data MODULE:FACTORY")

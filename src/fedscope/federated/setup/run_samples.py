@@ -33,7 +33,6 @@ def client_rows(
 
 
 def evaluated(settings: Settings, dataset: Dataset) -> Split:
-    """Return the samples that the run's models are evaluated on."""
     split = dataset.test if settings.evaluate_on == "test" else dataset.validation
     if split is None:
         raise UserError(f"{dataset.name} has no validation split; use --evaluate-on test")

@@ -1,9 +1,9 @@
 """How many clients are trained as one stack where the settings do not say: the rule of ``--stack auto``.
 
 A stack changes the last bits, so the number follows from the settings and the data alone, never from a
-measured time, the machine or the number of workers, and the manifest has it. Stacks gain where a client's
-step is so small that most of its time is PyTorch's own; within the bounds below they were at least 1.4 times
-as fast. Convolutions with weights of each client's own are slower together.
+measured time, the machine or the number of workers. Stacks gain where a client's step is so small that most
+of its time is PyTorch's own; within the bounds below they were at least 1.4 times as fast. Convolutions with
+weights of each client's own are slower together.
 """
 
 from collections import Counter
@@ -55,8 +55,7 @@ def _participants(settings: Settings) -> float:
 def _together(settings: Settings, rows: Sequence[Sized]) -> int:
     """Return how many participants of a round have a participant's size and work, itself among them.
 
-    The mean over participants and rounds, Σ_s n_s²/N · m/N: of N clients n_s have s samples, and m take part,
-    less the stragglers.
+    The mean over participants and rounds, Σ_s n_s²/N · m/N: of N clients n_s have s samples, and m take part.
     """
     alike = sum(count**2 for count in Counter(map(len, rows)).values())
     share = _participants(settings) * (1 - settings.stragglers) / len(rows)

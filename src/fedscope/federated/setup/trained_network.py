@@ -108,7 +108,6 @@ def _check_used_once(method: str, read: Sequence[str], model: nn.Module, inputs:
 
 
 def rebuilt(spec: ModelSpec, generator: torch.Generator) -> nn.Module:
-    """Return the network ``spec`` with weights drawn from ``generator``."""
     return model_catalogue.build(**spec.arguments, generator=generator)
 
 
@@ -157,7 +156,6 @@ def _own(
 
 
 def can_be_stacked(settings: Settings, model: nn.Module, dataset: Dataset) -> bool:
-    """Say whether copies of the network can be differentiated as one; those of the catalogue can."""
     if not code.is_own(str(settings.model)):
         return True
     try:
