@@ -30,12 +30,10 @@ Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 
 def is_film_file(path: Path) -> bool:
-    """Say whether the suffix of ``path`` names a film."""
     return path.suffix.lower().removeprefix(".") in FORMATS
 
 
 def check_encoder(path: Path) -> None:
-    """Check, before the work, that a film of this format can be made here."""
     if path.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
         raise UserError(
             f"{path} needs the program ffmpeg, which is not installed: install it (apt-get install ffmpeg, "
@@ -46,8 +44,8 @@ def check_encoder(path: Path) -> None:
 def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 
-    ``record`` (plain JSON data: the origin of the film) is embedded as the file's comment; of a record too
-    long for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
+    ``record`` (the film's origin, plain JSON data) is embedded as the file's comment; of a record too long
+    for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
     """
     if not figures:
         raise ValueError("a film needs a figure")

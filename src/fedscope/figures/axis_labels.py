@@ -15,12 +15,10 @@ LONGEST = 5  # characters of a tick that have room beside an axis
 
 
 def coordinate(value: float, _: float) -> str:
-    """Return the label of a tick."""
     return f"{value:g}".replace("-", "−")
 
 
 def axis_name(name: str) -> str:
-    """Return the name of a direction with its norm, in which the ticks count; other names as they are."""
     kind, _, number = name.partition(" ")
     return f"{name} ({NORMS[kind]})" if kind in NORMS and number.isdecimal() else name
 
@@ -36,13 +34,7 @@ def dress_axis(
 ) -> None:
     """Set an axis' ticks and its name, which says their unit where they would be long.
 
-    Args:
-        axis: its limits need not be set yet.
-        name: of the axis, any number of lines; shrunk to fit ``room`` points.
-        limits: of the axis, by which the unit is chosen.
-        room: see ``name``.
-        ticks: intervals between them at most.
-        longest: characters of a tick that have room.
+    The name is shrunk to fit ``room`` points; ``longest`` is how many characters of a tick have room.
     """
     power = _power(limits, longest)
     lines = f"{name}, in 10{str(power).translate(SUPERSCRIPTS)}" if power else name
@@ -53,7 +45,6 @@ def dress_axis(
 
 
 def _power(limits: tuple[float, float], longest: int) -> int:
-    """Return the power of ten that the ticks leave to the name: 0 where they are short with it."""
     # those of the finest ticks, so that drawings of one plane with other numbers of ticks agree
     if all(len(coordinate(tick, 0)) <= longest for tick in MaxNLocator(TICKS).tick_values(*limits)):
         return 0

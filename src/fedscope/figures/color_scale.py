@@ -45,23 +45,18 @@ class Scale:
         return np.log10(finite) if self.log else finite
 
     def norm(self) -> Normalize:
-        """Return the colour normalisation."""
         return (LogNorm if self.log else Normalize)(self.low, self.high)
 
     def bands(self) -> Grid:
-        """Return the (``BANDS`` + 1,) boundaries of the filled contours."""
         return (np.geomspace if self.log else np.linspace)(self.low, self.high, BANDS + 1)
 
     def ticks(self, count: int = 6) -> list[float]:
-        """Return about ``count`` round values inside the range."""
         return self._round(((1,), (1, 3), (1, 2, 5)), count)
 
     def lines(self) -> list[float]:
-        """Return the values of the contour lines: closer than the ticks."""
         return self._round(((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)), 9)
 
     def label(self) -> str:
-        """Name the scale, and why it is linear where a logarithmic one is expected."""
         if is_percentage(self.metric):
             return f"{self.metric} (%)"
         if self.log:
@@ -69,7 +64,6 @@ class Scale:
         return f"{self.metric}{' (linear scale: some losses are not positive)' * is_loss(self.metric)}"
 
     def format(self, value: float, *, digits: int = 6) -> str:
-        """Return the label of a value: percent for an accuracy, without the sign."""
         return format_value(100 * value if is_percentage(self.metric) else value, digits=digits)
 
     def _round(self, mantissas: Sequence[tuple[float, ...]], count: int) -> list[float]:
@@ -87,17 +81,14 @@ class Scale:
 
 
 def is_percentage(metric: str) -> bool:
-    """Say whether a metric's values, in [0, 1], are shown in percent."""
     return "accuracy" in metric.lower()
 
 
 def is_loss(metric: str) -> bool:
-    """Say whether a metric is a loss, whose decades and not whose units one compares."""
     return metric.lower().endswith("loss")
 
 
 def shared_scale(grids: Sequence[Grid], metric: str = "loss") -> Scale:
-    """Return the one scale on which a metric's ``grids`` (of any shape) are drawn."""
     finite = [grid[np.isfinite(grid)] for grid in grids]
     finite = [values for values in finite if values.size]
     if not finite:

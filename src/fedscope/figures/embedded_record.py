@@ -22,7 +22,6 @@ _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "
 
 
 def made_from(records: Sequence[Analysis | ClientsRecord | SharpnessRecord]) -> dict[str, Any]:
-    """Return the record of a figure that shows these analyses: the subject and the code of each."""
     return {
         "checkpoints": [record.checkpoint.sha256 for record in records],
         "analyses": [
@@ -48,7 +47,6 @@ def read_record(path: Path) -> Any:
 
 
 def read_records(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
-    """Return the records in .json files, each of which holds one or a list."""
     found: list[Mapping[str, Any]] = []
     for path in paths:
         if path.suffix.lower() != ".json":
@@ -109,7 +107,6 @@ def _html(content: bytes) -> bytes:
 
 
 def _between(content: bytes, before: bytes, after: bytes) -> bytes:
-    """Return what stands between the first ``before`` and the next ``after``."""
     start = content.index(before) + len(before)
     return content[start : content.index(after, start)]
 

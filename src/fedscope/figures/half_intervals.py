@@ -21,7 +21,6 @@ def reach(stderr: float, dof: float = NORMAL) -> float:
 
 
 def reach_of(entry: "Entry", *stderrs: float) -> float:
-    """Return half of an entry's 95 % interval of all errors; NaN where one of ``stderrs`` is not known."""
     error = None if any(map(math.isnan, (entry.value, *stderrs))) else entry.error
     return reach(*error) if error else math.nan
 

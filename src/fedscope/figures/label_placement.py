@@ -38,25 +38,21 @@ class Place:
 
 
 def text_size(text: str, size: float) -> tuple[float, float]:
-    """Return the width and height of plain or math text of ``size`` points in the current style."""
     found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath="$" in text)
     return float(found[0]), float(found[1])
 
 
 def width_of(axes: Axes) -> float:
-    """Return the width of ``axes`` in points."""
     figure = axes.get_figure()
     assert figure is not None
     return float(POINTS * axes.bbox.width / figure.dpi)
 
 
 def fitting_size(text: str, room: float) -> float:
-    """Return the size in which an axis' name fits ``room`` points: the style's own, or a smaller one."""
     return min(style.TEXT_SIZE, style.TEXT_SIZE * room / max(1.0, text_size(text, style.TEXT_SIZE)[0]))
 
 
 def samples(line: Points) -> Points:
-    """Return points at most ``STEP`` apart on a (k, 2) polyline, its corners included."""
     pieces = [
         np.linspace(start, end, max(2, int(np.hypot(*(end - start)) / STEP) + 2))
         for start, end in pairwise(line)
@@ -75,9 +71,8 @@ def place(
 ) -> list[Place | None]:
     """Return a place for each of the first ``len(sizes)`` points' labels, in this order; None: no room.
 
-    ``sizes`` (k, 2) are widths and heights, ``points`` (at least k, 2) discs of ``radius`` that no label may
-    cover. ``lines`` (s, 2) are samples of lines that labels avoid where they can; a label stands at most
-    ``reach`` from its point's rim.
+    ``points`` (at least k, 2) are discs of ``radius`` that no label may cover, ``sizes`` (k, 2) widths and
+    heights. Labels avoid samples of ``lines`` (s, 2) where they can, and stand at most ``reach`` from a rim.
     """
     ink = np.empty((0, 2)) if lines is None else lines
     boxes, leaders = np.empty((0, 4)), np.empty((0, 2))
@@ -113,7 +108,6 @@ def place(
 
 
 def covers(places: Sequence[Place | None], sizes: Points, spot: Points, room: float) -> bool:
-    """Say whether ``spot`` (2,) is within ``room`` of any label."""
     boxes = [
         np.concatenate([np.array(one.middle) - size / 2, np.array(one.middle) + size / 2])
         for one, size in zip(places, sizes, strict=True)

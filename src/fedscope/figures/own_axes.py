@@ -41,7 +41,6 @@ def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
 def plane(
     axes: Axes, record: LandscapeRecord, *, kind: SurfaceKind = "contour", metric: str = "loss"
 ) -> None:
-    """Draw a plane as contours, as a heat map, or in 3-D axes as a surface; a line as a curve."""
     (name,) = titles([record])
     if len(record.axes) == 1:
         draw_panel(axes, profile_panel([record], [name], metric))
@@ -63,7 +62,6 @@ def plane(
 
 
 def clients(axes: Axes, records: Sequence[ClientsRecord], quantity: Quantity | None = None) -> None:
-    """Draw one quantity, the first measured unless it is named: of a round dumbbells, of several the gaps."""
     name = quantity or next((one.quantity for one in records[0].flatness), None)
     found = records[0].of(name) if name else None
     if name is None or found is None:

@@ -1,6 +1,6 @@
-"""A page of panels in inches: titles, captions and notes, a legend, and rows of axes that may be shared.
+"""A page of panels: titles, captions and notes, a legend, and rows of axes that may be shared.
 
-Lengths are from the top left corner, so that text has the same room at any size of the figure.
+Lengths are in inches from the top left corner, so that text has the same room at any size of the figure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,6 @@ Box = tuple[float, float, float, float]
 
 
 def wrapped(text: str, *, width: float, size: float) -> list[str]:
-    """Return ``text`` typeset in lines of ``size`` points that fit ``width`` inches."""
     # a character is half as wide as high
     return [style.typeset(line) for line in wrap(text, max(8, int(width * POINTS / (0.5 * size))))]
 
@@ -47,22 +46,19 @@ class Page:
 
     @classmethod
     def of(cls, figure: Figure) -> "Page":
-        """Return the page that a figure is drawn on."""
         page = cls(width=figure.get_figwidth(), height=figure.get_figheight())
         page.figure = figure
         return page
 
     def box(self, *, left: float, top: float, width: float, height: float) -> Box:
-        """Return matplotlib's rectangle: fractions of the figure from the bottom left."""
         bottom = self.height - top - height
         return left / self.width, bottom / self.height, width / self.width, height / self.height
 
     def write(self, text: str, *, center: float, top: float, **look: Any) -> None:
-        """Write one centred line that hangs from ``top``; ``look`` is matplotlib's ``Text`` properties."""
         self.figure.text(center / self.width, 1 - top / self.height, text, ha="center", va="top", **look)
 
     def write_head(self, titles: Sequence[str], notes: Sequence[str]) -> float:
-        """Write lines of a bold title and fainter notes below it; return where the next would be."""
+        """Write a bold title and fainter notes below it; return where the next line would be."""
         below = TOP
         for line in titles:
             self.write(line, center=self.width / 2, top=below, fontsize=style.TITLE_SIZE, fontweight="bold")
@@ -77,7 +73,6 @@ class Page:
         return top
 
     def write_note(self, line: str, *, center: float, top: float) -> None:
-        """Write one small, faint line."""
         self.write(line, center=center, top=top, fontsize=style.SMALL_SIZE, color=style.FAINT_INK)
 
 
@@ -97,28 +92,13 @@ def panels_figure(
     keys: int | None = 2,
     legend: Literal["above", "below", "each"] = "above",
 ) -> Figure:
-    """Draw panels in rows on a page.
+    """Draw panels in rows on a page; a line has one look in all panels.
 
-    A line has one look in all panels. Names of rows stand once, at the first panel of each row.
-
-    Args:
-        panels: row by row.
-        columns: panels of a row.
-        shared: panels below each other have one horizontal axis, those beside each other one vertical axis,
-            whose ticks and name stand once.
-        width: of the page [inch].
-        high: of the panels of the first row [inch].
-        low: of those of the others [inch].
-        left: room for the ticks and names at the left [inch].
-        above: room above the panels, below the legend [inch].
-        title: above all, in bold.
-        caption: below the title.
-        notes: below all.
-        keys: columns of the legend; None: as many as have room.
-        legend: where it stands; ``each``: above each panel its own, of the lines with a look of their own.
-
-    Raises:
-        UserError: a panel of lines alone has no finite value.
+    ``shared``: panels below each other have one horizontal axis, those beside each other one vertical axis,
+    whose ticks and name stand once. All lengths are in inches: ``high`` is of the panels of the first row,
+    ``low`` of the others, ``left`` the room for ticks and names, ``above`` the room below the legend.
+    ``keys`` are the legend's columns, None: as many as have room; ``legend="each"`` has one above each panel,
+    of the lines with a look of their own.
     """
     for panel in panels:
         if panel.lines and not any(np.isfinite(line.y).any() for line in panel.lines):
@@ -164,7 +144,6 @@ class _Rows:
         self.keys = keys or max(1, min(len(self.parts), int(width / widest)))
 
     def _left(self, column: int, left: float) -> float:
-        """Return the room at the left of a column, where ticks, or names of rows, stand."""
         of = self.panels[column]
         if column and (self.beside or (of.y.names and of.y.names == self.panels[0].y.names)):
             return ASIDE if of.y.names else GAP
@@ -173,7 +152,6 @@ class _Rows:
         return left
 
     def _below(self) -> float:
-        """Return the room below the axes for slanted names and bars of colours, or that of a name less."""
         last = self.panels[-1]
         names = [_wide(name) for _, name in last.x.names or () if last.x.slanted]
         slanted = min(max(names, default=0.0), LONGEST_SLANTED) / 2
@@ -203,7 +181,6 @@ class _Rows:
         return page.figure
 
     def _head(self, row: int) -> float:
-        """Return the room for the titles above a row."""
         panels = self.panels[row * self.columns : (row + 1) * self.columns]
         return SMALL_LINE * any(panel.head for panel in panels) + TITLE_LINE * any(p.title for p in panels)
 
@@ -249,7 +226,6 @@ class _Rows:
 
 
 def place_legend(axes: Axes, keys: Mapping[str, Artist], *, columns: int, up: float) -> None:
-    """Write a legend above ``axes``, where no curve can run into it, read row by row."""
     axes.legend(
         handles=in_rows([*keys.values()], columns), loc="lower left", bbox_to_anchor=(0, 1 + up),
         borderaxespad=0, labelspacing=0.25, handlelength=2.6, ncols=columns, columnspacing=1.2,

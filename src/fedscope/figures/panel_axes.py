@@ -50,7 +50,6 @@ Looks = Mapping[str, dict[str, Any]]
 
 
 def draw_panel(axes: Axes, panel: Panel, looks: Looks | None = None) -> None:
-    """Draw a panel, but no legend; ``looks`` are matplotlib's settings of lines by label."""
     lines = panel.lines
     looks = looks or dict(zip((line.label for line in lines), looks_of(lines), strict=True))
     axes.set(xlabel=_named(panel.x_label), ylabel=_named(panel.y_label))
@@ -76,7 +75,6 @@ def draw_panel(axes: Axes, panel: Panel, looks: Looks | None = None) -> None:
 
 
 def key_of(part: Part, looks: Looks) -> Artist:
-    """Return the entry of a part in a legend."""
     label = style.typeset(part.label)
     look: dict[str, Any] = {}
     if isinstance(part, Bars):
@@ -190,7 +188,6 @@ def _(part: Matrix, axes: Axes) -> None:
 
 
 def _write_values(axes: Axes, grid: Values, norm: Normalize, *, room: float) -> None:
-    """Write the numbers in cells of ``room`` points, where they fit."""
     texts = {
         (row, column): format_value(grid[row, column], digits=2)
         for row, column in zip(*np.nonzero(np.isfinite(grid)), strict=True)

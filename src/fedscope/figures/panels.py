@@ -19,10 +19,9 @@ Names = Sequence[tuple[float, str]]  # the ticks of an axis: places and what sta
 
 @dataclass(frozen=True)
 class Line:
-    """One line: (m,) places and values, and where known the band around it.
+    """One line: (m,) places and values; what is not finite leaves a gap.
 
-    The band is its half-width (m,), or how far it reaches below and above (2, m). Values that are not finite
-    leave a gap.
+    A band is its half-width (m,), or how far it reaches below and above (2, m).
     """
 
     label: str
@@ -37,7 +36,6 @@ class Line:
     look: dict[str, Any] | None = None  # its colour and line; None: by its place among the lines
 
     def where(self, some: NDArray[np.bool_]) -> "Line":
-        """Return the line at some of its places (m,)."""
         band = None if self.band is None else self.band[..., some]
         return replace(self, x=self.x[some], y=self.y[some], band=band)
 
@@ -123,7 +121,6 @@ class Matrix:
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Which pairs have no value, (k, k)."""
         found: NDArray[np.bool_] = ~np.isfinite(self.values) & ~np.eye(len(self.values), dtype=bool)
         return found
 
@@ -171,7 +168,6 @@ class Panel:
 
     @property
     def lines(self) -> list[Line]:
-        """Those of the parts that are lines."""
         return [part for part in self.parts if isinstance(part, Line)]
 
 

@@ -1,8 +1,7 @@
 """The look of all figures: sizes, fonts, colours, and how a figure becomes a file.
 
-Figures are built with the object API inside ``paper_style()`` and written by ``save``; pyplot and the
-caller's own matplotlib settings are neither read nor changed. Only fonts that matplotlib ships are named,
-so a figure looks the same on every machine.
+The caller's own matplotlib settings are neither read nor changed. Only fonts that matplotlib ships are
+named, so a figure looks the same on every machine.
 """
 
 import json
@@ -88,7 +87,6 @@ _DIGITS = str.maketrans("₀₁₂₃₄₅₆₇₈₉⁰¹²³⁴⁵⁶⁷⁸�
 
 @contextmanager
 def paper_style() -> Iterator[None]:
-    """Draw with the paper's settings inside the block; matplotlib's settings are as before after it."""
     layers = [dict(seaborn.axes_style("ticks")), dict(seaborn.plotting_context("paper")), _RC]
     # after_reset: a user's matplotlibrc (usetex, fonts) must not leak into a reproducible figure
     with matplotlib.style.context(layers, after_reset=True):
@@ -96,7 +94,6 @@ def paper_style() -> Iterator[None]:
 
 
 def method_colors(count: int) -> list[Color]:
-    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten."""
     return list(seaborn.color_palette("colorblind", count))
 
 
@@ -107,21 +104,15 @@ def curve_look(index: int) -> dict[str, Any]:
 
 
 def class_colors(count: int) -> list[Color]:
-    """Return a colour per class: up to ten that are told apart, of more a sequential map in class order.
-
-    Both are safe for colour-blind readers; the map's lightness grows with the class.
-    """
     return method_colors(count) if count <= 10 else list(seaborn.color_palette("viridis", count))
 
 
 def loss_colormap() -> Colormap:
-    """Return the sequential map of the surfaces: perceptually uniform, lightness grows with the loss."""
     colormap: Colormap = seaborn.color_palette("mako", as_cmap=True)
     return colormap
 
 
 def ink_on(fill: ColorType) -> str:
-    """Return the colour of text on ``fill``: white on dark, ink on light."""
     red, green, blue = to_rgb(fill)
     return "white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else INK
 
@@ -138,7 +129,6 @@ def typeset(text: str) -> str:
 
 
 def check_format(path: Path) -> str:
-    """Return the format that the suffix of ``path`` names: png, pdf or svg."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("png", "pdf", "svg"):
         raise UserError(f"cannot write a figure to '{path}': name it with the suffix .png, .pdf or .svg")
@@ -146,10 +136,9 @@ def check_format(path: Path) -> str:
 
 
 def save(figure: Figure, path: Path, *, record: Mapping[str, Any]) -> None:
-    """Write ``figure`` to ``path`` atomically; the suffix .png, .pdf or .svg decides the format.
+    """Write ``figure`` to ``path`` atomically, with ``record``, its origin, in the metadata.
 
-    ``record`` (plain JSON data: the origin of the figure) is embedded in the file's metadata. No date is
-    written, so the same figure and record give the same bytes.
+    No date is written, so the same figure and record give the same bytes.
     """
     kind = check_format(path)
     text = json.dumps(record, sort_keys=True, allow_nan=False)

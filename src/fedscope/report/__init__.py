@@ -45,10 +45,6 @@ def report_page(
     landscapes: Sequence[LandscapeRecord],
     rounds: Sequence[ClientsRecord] = (),
 ) -> str:
-    """Return the report of runs and of what was measured of them: a whole HTML document.
-
-    ``rounds`` are of `fedscope clients`.
-    """
     if not (runs or curvatures or landscapes or rounds):
         raise UserError("there is nothing to report: name a run, or add a --record")
     analyses: list[Analysis] = [*curvatures, *landscapes]
@@ -62,7 +58,6 @@ def report_page(
 
 
 def landscape_page(landscapes: Sequence[LandscapeRecord]) -> str:
-    """Return the page of landscapes alone."""
     if not landscapes:
         raise UserError("there is no landscape to draw: name a checkpoint")
     for group in slice_views.groups(landscapes):

@@ -15,7 +15,6 @@ from fedscope.report.subjects import Shown
 
 
 def clients_table(shown: Shown) -> SortableTable | None:
-    """Tabulate each client's trace, λ_max and overlap with the global model, where the records have them."""
     columns = ("trace ± probe", "λ_max ± data", "overlap")
     found = [
         (subject, row)
@@ -80,7 +79,6 @@ def pair_charts(shown: Shown) -> dict[str, list[Chart]]:
 
 
 def _first(cross: CrossClientEntry, symbol: Symbol) -> tuple[Reading, Values] | None:
-    """Return the first reading in which a pair is resolved, with its matrix."""
     for reading in READINGS:
         if cross.matrix(symbol, reading) is not None:
             grid = resolved_pairs(cross, symbol, reading)

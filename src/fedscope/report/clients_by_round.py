@@ -17,8 +17,7 @@ from fedscope.report.subjects import SYMBOLS, Key, Subject, Subjects, key_of, le
 def clients_by_round(runs: Sequence[RunRecord], given: Sequence[ClientsRecord], who: Subjects) -> list[Chart]:
     """Return the charts of the means over the clients, for the runs that have two rounds measured.
 
-    ``given`` are records beside those that the runs have. Of one run every panel has the lines of a sum and
-    its parts; of several, each of the main numbers has a line for each run.
+    ``given`` are records beside those that the runs have.
     """
     found = {who[key]: records for key, records in _of_subjects(runs, given)}
     samples = sorted({one.problem.samples for records in found.values() for one in records})
@@ -49,10 +48,7 @@ def _part(place: int, name: str, count: int) -> Subject:
 def _of_subjects(
     runs: Sequence[RunRecord], given: Sequence[ClientsRecord]
 ) -> Iterator[tuple[Key, Sequence[ClientsRecord]]]:
-    """Yield the records of each run on the number of samples that most of its rounds are measured on.
-
-    Of each round the fullest record stands first.
-    """
+    """Yield the records of each run on the number of samples that most of its rounds are measured on."""
     records: dict[Key, list[ClientsRecord]] = {run_key(run): list(run.clients) for run in runs}
     for one in given:
         records.setdefault(key_of(one.checkpoint), []).append(one)

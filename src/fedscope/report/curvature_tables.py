@@ -33,7 +33,6 @@ class Row:
 
 
 def rows_of(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord]) -> list[Row]:
-    """Return each run with each of its records, then the records of checkpoints from elsewhere."""
     rows: list[Row] = []
     for run in runs:
         key = run_key(run)
@@ -47,7 +46,6 @@ def rows_of(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord]) -> l
 def curvature_table(
     runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: Subjects
 ) -> SortableTable:
-    """Tabulate the curvature of runs and of other checkpoints, one row for each record."""
     rows = rows_of(runs, curvatures)
     carried = any(record.lambda_max.by_sample for record in curvatures)
     cells = [_cells(row, who, carried=carried) for row in rows]
@@ -111,7 +109,6 @@ def _carriers(record: HessianRecord | None) -> dict[str, Cell]:
 
 
 def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
-    """Return the cell of λ_max with its error over the samples."""
     if record is None:
         return MISSING
     top = record.lambda_max
@@ -119,17 +116,13 @@ def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
 
 
 def trace_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
-    """Return the cell of the trace with its errors over probes and over the samples."""
     if record is None:
         return MISSING
     return measured(record.trace.value, record.trace.stderr_probe, record.trace.stderr_data, mark=mark)
 
 
 def negative_mass(mass: NegativeMass) -> str | None:
-    """Return the share of eigenvalues below −σ to read: its interval, or where none is known its value.
-
-    ``None`` for an older record's, which was of those below zero.
-    """
+    """Return the share of eigenvalues below −σ; ``None`` for an older record's, of those below zero."""
     if mass.below is None:
         return None
     if mass.interval is None:

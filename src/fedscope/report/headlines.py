@@ -36,7 +36,6 @@ def summary(
     landscapes: Sequence[LandscapeRecord],
     who: Subjects,
 ) -> Summary:
-    """Return the summary of runs, and of the curvature and landscapes of these or of other checkpoints."""
     facts = {"Trained": [_trained(run) for run in runs]}
     facts["Measured on"] = [_samples(record) for record in curvatures or landscapes]
     facts["Not at the end"] = [word for run in runs for word in _earlier(run, curvatures)]
@@ -98,7 +97,6 @@ def _trained(run: RunRecord) -> str:
 
 
 def _earlier(run: RunRecord, curvatures: Sequence[HessianRecord]) -> Iterator[str]:
-    """Yield of which earlier round the measured model of a run is, whose accuracy is the last round's."""
     last = run.metrics[-1].round if run.metrics else None
     for record in curvatures:
         place = record.checkpoint

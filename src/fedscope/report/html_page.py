@@ -31,10 +31,6 @@ DPI = 200  # of the pictures in the page
 
 
 def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
-    """Return the page: ``context`` fills the template, ``data`` is what its script draws.
-
-    ``provenance`` stands in the page as JSON and behind a link that saves it.
-    """
     scripts = [get_plotlyjs(), *((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)]
     about = _dumped(provenance, indent=1)
     return (
@@ -54,7 +50,6 @@ def render(context: Mapping[str, Any], data: Any, provenance: Any) -> str:
 
 
 def picture(figure: Figure) -> str:
-    """Return a static figure as a data: address of a PNG; the same figure gives the same text."""
     buffer = io.BytesIO()
     with style.paper_style():
         figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": f"fedscope {__version__}"})

@@ -14,7 +14,6 @@ from fedscope.records.saved_records import Analysis
 
 
 def source_of_analysis(record: Analysis | ClientsRecord) -> dict[str, Any]:
-    """Return what made an analysis, as lines for a reader: each a name and its value."""
     landscape = record if isinstance(record, LandscapeRecord) else None
     asked = {**record.problem.to_json(), "directions": landscape and landscape.directions}
     settings = ", ".join(
@@ -34,7 +33,6 @@ def source_of_analysis(record: Analysis | ClientsRecord) -> dict[str, Any]:
 
 
 def source_of_run(run: RunRecord) -> dict[str, Any]:
-    """Return what made a run's curves."""
     manifest = run.manifest
     settings = {
         **manifest.settings.model_dump(mode="json", exclude={"seed", "options"}),
@@ -54,10 +52,7 @@ def source_of_run(run: RunRecord) -> dict[str, Any]:
 
 
 def provenance(runs: Sequence[RunRecord], records: Sequence[Analysis | ClientsRecord]) -> dict[str, Any]:
-    """Return the provenance of a page as plain data: analyses as in a figure's record, and the runs.
-
-    Of a path only the file's name is kept: a page is sent around.
-    """
+    """Return the provenance of a page; of a path only the file's name, since a page is sent around."""
     made = made_from(records)
     about = [
         {"manifest": run.manifest.model_dump(mode="json"), "checkpoints": run.checkpoints} for run in runs

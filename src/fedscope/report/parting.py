@@ -23,7 +23,6 @@ ALTS: Mapping[ClientsKind, str] = {
 
 
 def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
-    """Return the template's data of each round: its name, tables and pictures."""
     return [
         {
             "title": label(record.checkpoint),

@@ -1,7 +1,4 @@
-"""Panels drawn by plotly: charts of what :mod:`fedscope.figures.panels` describes.
-
-Each line is a subject's, whose check box shows and hides it, or a part of a sum with a look of its own.
-"""
+"""Panels drawn by plotly: charts of what :mod:`fedscope.figures.panels` describes."""
 
 import html
 import math
@@ -84,7 +81,6 @@ def _layout(panel: Panel) -> dict[str, Any]:
 
 
 def _merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with ``changes`` put into it, dictionary by dictionary."""
     both = {
         key: _merged(base[key], value)
         if isinstance(base.get(key), dict) and isinstance(value, dict)
@@ -160,7 +156,6 @@ def _(part: Line, panel: Panel, looks: Looks) -> list[Trace]:
 
 
 def _entry(subject: Subject) -> Trace:
-    """Return what every trace of a subject has: its name, and the group that its check box shows."""
     return {"name": text(_short(subject.name)), "legendgroup": f"s{subject.index}"}
 
 
@@ -265,7 +260,6 @@ def _shape(part: RuledLine) -> dict[str, Any]:
 
 
 def colorscale() -> list[list[Any]]:
-    """Return the colour map of the losses."""
     colormap = style.loss_colormap()
     return [[i / 32, to_hex(colormap(i / 32))] for i in range(33)]
 
@@ -290,6 +284,5 @@ def numbers(values: Any) -> Any:
 
 
 def plain(value: float) -> str:
-    """Return a number of three significant digits for a label: 0.001, 2.5, 7060, 1e+06."""
     large = 1000 <= abs(value) < 100_000
     return (f"{float(f'{value:.3g}'):.0f}" if large else f"{value:.3g}").replace("-", "−")

@@ -28,7 +28,6 @@ OfRuns = Sequence[tuple[RunRecord, Points]]
 
 
 def convergence(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
-    """Return the charts of accuracy and loss by round; one that no run has a number for is left out."""
     of = " or ".join(dict.fromkeys(EVALUATED[run.stated.eval_model or "cld"] for run in runs))
     shares = [(run, [(round, 100.0 * value, math.nan) for round, value in accuracies(run)]) for run in runs]
     losses = [
@@ -42,7 +41,6 @@ def convergence(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
 
 
 def diagnostics(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
-    """Return a chart by round of each quantity of the rounds' diagnostics that a run has."""
     charts: list[Chart] = []
     for one in QUANTITIES:
         curves = [
@@ -91,7 +89,6 @@ def _point(round: int, entry: Entry, unit: float = 1.0) -> tuple[int, float, flo
 
 
 def _of_server(run: RunRecord) -> Iterator[tuple[int, float, float]]:
-    """Yield the ratio of an adaptive server by round."""
     _, rounds = most_rounds([one for one in run.curvature if one.preconditioned])
     return (_point(one.round, one.preconditioned) for one in rounds if one.preconditioned)
 
@@ -116,7 +113,6 @@ def _chart(
     from_zero: bool = False,
     edge: bool = False,
 ) -> list[Chart]:
-    """Return the chart of a quantity by round, a line for each run that has it; nothing where none has."""
     lines, looks = [], {}
     for run, points in curves:
         if points:
@@ -132,12 +128,10 @@ def _chart(
 
 
 def accuracies(run: RunRecord) -> list[tuple[int, float]]:
-    """Return (round, accuracy) of the rounds that have one."""
     return [(one.round, one.accuracy) for one in run.metrics if one.accuracy is not None]
 
 
 def best(run: RunRecord) -> tuple[int, float] | None:
-    """Return the round that the run chose as its best, and its accuracy; nothing where no round has one."""
     found = best_of(run.metrics)
     return None if found is None or found.accuracy is None else (found.round, found.accuracy)
 

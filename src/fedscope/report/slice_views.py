@@ -45,12 +45,10 @@ class SlicesGroup:
 
     @property
     def is_line(self) -> bool:
-        """Whether these have one axis."""
         return len(self.records[0].axes) == 1
 
 
 def groups(records: Sequence[LandscapeRecord]) -> list[SlicesGroup]:
-    """Return the records by their directions, each group in the order given."""
     found: dict[tuple[int, str], list[LandscapeRecord]] = {}
     for record in records:
         found.setdefault((len(record.axes), record.directions), []).append(record)
@@ -58,7 +56,6 @@ def groups(records: Sequence[LandscapeRecord]) -> list[SlicesGroup]:
 
 
 def obstacle(group: SlicesGroup) -> str | None:
-    """Return why a group cannot be drawn, if it cannot."""
     for record in group.records:
         for axis in record.axes:
             if not all(b > a for a, b in pairwise(axis.values)):
@@ -71,7 +68,6 @@ def obstacle(group: SlicesGroup) -> str | None:
 
 
 def newest(group: SlicesGroup) -> list[LandscapeRecord]:
-    """Return each subject's landscape of its last round."""
     last: dict[Key, LandscapeRecord] = {}
     for record in group.records:
         key = key_of(record.checkpoint)
@@ -81,7 +77,6 @@ def newest(group: SlicesGroup) -> list[LandscapeRecord]:
 
 
 def plane_data(group: SlicesGroup, who: Subjects) -> dict[str, Any]:
-    """Return what the page draws planes from: their views, rounds, and a scale per quantity."""
     losses = [_array(record.loss) for record in group.records]
     shown = sorted({key_of(r.checkpoint): None for r in group.records}, key=lambda key: who[key].index)
     named = set.intersection(*({*record.metrics} for record in group.records))
@@ -101,7 +96,6 @@ def plane_data(group: SlicesGroup, who: Subjects) -> dict[str, Any]:
 
 
 def line_charts(group: SlicesGroup, who: Subjects, place: int) -> list[Chart]:
-    """Return the charts of a group of lines: the loss with its band, and each metric that all have."""
     named = set.intersection(*({*record.metrics} for record in group.records))
     axis = shared_name([record.axes[0].name for record in group.records])
     names = row_names(group.records, who)
@@ -122,7 +116,6 @@ def line_charts(group: SlicesGroup, who: Subjects, place: int) -> list[Chart]:
 
 
 def caption(record: LandscapeRecord) -> str:
-    """Describe a view in words: its numbers, and what is cut off, missing or interpolated."""
     center, values, along = record.center_loss, record.curvature, record.surface_curvature
     parts = [
         "the loss at the centre is not finite"

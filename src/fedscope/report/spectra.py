@@ -13,10 +13,6 @@ from fedscope.report.subjects import Shown
 
 
 def density_chart(shown: Shown) -> Chart | None:
-    """Overlay the densities as the static figure does: logarithmic, over a symmetric-logarithmic axis.
-
-    Nothing is returned where no record has a density that is positive anywhere.
-    """
     found = [
         (subject, record.lambda_max.value, record.density)
         for subject, record in shown
@@ -42,7 +38,6 @@ def density_chart(shown: Shown) -> Chart | None:
 
 
 def spectrum_chart(shown: Shown) -> Chart | None:
-    """Draw the eigenvalues that were computed one by one, with 95 % intervals over the samples."""
     # the smallest have no index from the largest
     spectra = [(subject, record.ends[0]) for subject, record in shown]
     found = [

@@ -38,7 +38,6 @@ Subjects = Mapping[Key, Subject]
 
 
 def run_key(run: RunRecord) -> Key:
-    """Return the key of a run's own global model."""
     return (run.name, None, None)
 
 
@@ -70,7 +69,6 @@ def subjects(runs: Sequence[RunRecord], records: Sequence[Analysis | ClientsReco
 
 
 def row_names(records: Sequence[Analysis], who: Mapping[Key, Subject]) -> list[str]:
-    """Return a name per record: its subject's, and the round where a subject has several records."""
     keys = [key_of(record.checkpoint) for record in records]
     times = Counter(keys)
     return [

@@ -11,7 +11,6 @@ from fedscope.report.subjects import Subject, Subjects, run_key
 
 
 def runs_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
-    """Tabulate the settings: data, network, partition, local work, seed, and the day of the start."""
     rows = []
     for run in runs:
         manifest, settings, subject = run.manifest, run.stated, who[run_key(run)]
@@ -35,14 +34,12 @@ def runs_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
 
 
 def training_table(runs: Sequence[RunRecord], who: Subjects) -> SortableTable:
-    """Tabulate the results of training: rounds, accuracy at the end and at best, loss at the end."""
     columns = ("method", "rounds", "final accuracy (%)", "best accuracy (%)", "final loss")
     rows = tuple(_reached(run, who[run_key(run)]) for run in runs)
     return SortableTable("training-table", "Training", columns, rows)
 
 
 def final_accuracy(run: RunRecord | None) -> Cell:
-    """Return the accuracy after the last round that has one, in per cent."""
     reached = accuracies(run) if run else []
     if not reached:
         return MISSING
@@ -50,7 +47,6 @@ def final_accuracy(run: RunRecord | None) -> Cell:
 
 
 def partition_of(settings: Stated) -> str | None:
-    """Return the partition in words: rule, parameter, clients, and how many of them take part in a round."""
     if not settings.partition or settings.partition == "unknown":
         return None
     of = f", α {settings.alpha:g}" if settings.alpha is not None else ""

@@ -1,8 +1,4 @@
-"""The decided differences between records, in sentences, and the record that is best in a quantity.
-
-Everything here follows from :mod:`fedscope.records.differences`: which differences are decided, all those of
-a table together.
-"""
+"""The decided differences between records, in sentences, and the record that is best in a quantity."""
 
 import math
 from collections import Counter
@@ -38,7 +34,6 @@ QUANTITIES = {
 
 
 def comparable(records: Sequence[HessianRecord]) -> list[HessianRecord]:
-    """Return the first record and those with the same samples and quantities."""
     found = list(records[:1])
     for other in records[1:]:
         try:
@@ -73,7 +68,6 @@ def best(records: Sequence[HessianRecord]) -> dict[str, int]:
 
 
 def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the decided differences to the first record by quantity; ``names`` are those of the records."""
     rows = differences_to_first(records)
     found = []
     for title, quantity in QUANTITIES.items() if rows else ():

@@ -59,7 +59,7 @@ def stochdepth_passes(network: ResNet, layers: Sequence[Products], options: Valu
 
 
 def gradaug_passes(scaled: dict[int, list[Products]], side: int, options: Values) -> float:
-    """Return the expected multiply-accumulates of GradAug's n sub-networks; ``scaled``: the layers by side."""
+    """Return the expected multiply-accumulates of GradAug's n sub-networks, given the layers by side."""
     divisor, least, (fixed, drawn) = int(options["slim.divisor"]), *_widths(options)
     chosen = sides(options, side)
     counts = sorted({layer.outputs for layer in scaled[side]})

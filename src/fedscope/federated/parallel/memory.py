@@ -102,8 +102,8 @@ class Memory:
     def _stragglers(self, leaving: Sequence[int]) -> list[int]:
         """Return the clients to copy, since less than half of the rows in their folder are still needed.
 
-        The clients ``leaving`` have newer vectors by now. So the folders hold at most twice as many vectors as
-        there are clients.
+        The clients ``leaving`` have newer vectors by now. So the folders hold at most twice as many vectors
+        as there are clients.
         """
         left = self.rows.keys() - set(leaving)
         needed = Counter(self.rows[client][0] for client in left)

@@ -143,7 +143,7 @@ class TrainingRound:
         return last or round % self.federation.settings.evaluate_every == 0
 
     def evaluate(self, models: Mapping[str, Tensor], memory: Memory | None) -> dict[str, EvaluationScore]:
-        """Return the score of each tracked model: ``cld``, the server's next, and rank 0's ``models`` (P+Q,)."""
+        """Return the score of each tracked model: of ``cld``, the server's next, and of ``models`` (P+Q,)."""
         self.clock.switch_to("evaluation")
         domains, scores = self.federation.dataset.domains, dict[str, EvaluationScore]()
         for name in self.federation.tracked:

@@ -118,7 +118,7 @@ class FlatModel:
             normalise_where_it_lies(module)
 
     def tensors(self, parameters: Tensor, buffers: Sequence[Tensor], counters: Tensor) -> dict[str, Tensor]:
-        """Return the module's tensors by name, views of what is given, differentiable in ``parameters`` (P,)."""
+        """Return the module's tensors by name, views that are differentiable in ``parameters`` (P,)."""
         inside = self._ordered[: len(self._ordered) - len(buffers)]
         pieces = parameters.split([place.shape.numel() for place in inside])
         found = {

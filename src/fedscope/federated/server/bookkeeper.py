@@ -167,8 +167,8 @@ class RoundBookkeeper:
     ) -> tuple[float, float, int]:
         """Add up the uploads; the server's model becomes the result of the method's rule.
 
-        Returns the clients' cross-entropy over the last local epoch and their training accuracy, NaN where it was
-        not measured, both weighted by size; and the gradients that they computed.
+        Returns the clients' cross-entropy over the last local epoch and their training accuracy, NaN where it
+        was not measured, both weighted by size; and the gradients that they computed.
         """
         federation, training = self.federation, self.training
         sizes = {client: training.sizes[client] for client in sampled}

@@ -30,11 +30,7 @@ def rounds_figure(
     *,
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw the means Σ p_k over the clients by round, with 95 % intervals as bands, below test accuracy.
-
-    Of one run every panel has the lines of a sum and its parts; of several, a panel for each of the main
-    numbers has a line for each run. Rounds in which a number was not measured leave a gap.
-    """
+    """Draw the means Σ p_k over the clients by round, with 95 % intervals as bands, below test accuracy."""
     found = by_run(records)
     if not found or min(map(len, found.values())) < 2:
         raise UserError("curves are of two rounds or more of each run: add --rounds FIRST:LAST:STEP")
@@ -48,7 +44,6 @@ def rounds_figure(
 
 
 def round_panel(records: Sequence[ClientsRecord], quantity: Quantity) -> Panel:
-    """Return one quantity's gaps by round, of one run."""
     if not any(record.of(quantity) for record in records):
         lacking(records[0], quantity, quantity)
     panels = {panel.y_label: panel for panel in panels_of({"": records}, "gap")}
@@ -87,7 +82,7 @@ def _line(label: str, records: Sequence[ClientsRecord], curve: Curve) -> Line:
 
 
 def _band(one: Number) -> tuple[float, float]:
-    """Return how far the 95 % interval reaches below and above; one without bias may leave out the value."""
+    """How far the 95 % interval reaches below and above; one without bias may leave out the value."""
     if isinstance(one, Amount) and one.interval is not None:
         low, high = one.interval
         return one.value - low, high - one.value

@@ -17,7 +17,6 @@ from fedscope.records.clients_record import ClientsRecord
 
 
 def lacking(record: ClientsRecord, part: str, only: str) -> NoReturn:
-    """Refuse a record without what a picture shows."""
     raise UserError(
         f"the record of {label(record.checkpoint)} has no {part}: measure it with 'fedscope clients --only "
         f"{only} --json FILE'"
@@ -25,8 +24,7 @@ def lacking(record: ClientsRecord, part: str, only: str) -> NoReturn:
 
 
 def order_of(similarity: Values) -> list[int]:
-    """Return rows of a (K, K) similarity in the order of its hierarchical clustering, likest beside each
-    other.
+    """Return the rows of a (K, K) similarity in the order of its hierarchical clustering.
 
     Average linkage on what the similarity lacks of its largest, leaves ordered so that neighbours are as
     alike as can be (Bar-Joseph, Gifford and Jaakkola 2001). Pairs without a value are as unlike as any.
@@ -46,7 +44,7 @@ def order_of(similarity: Values) -> list[int]:
 
 
 def matrices_of(record: ClientsRecord) -> list[tuple[str, Values, bool]]:
-    """Return the matrices that a record has: each one's name, numbers, and whether the global model is in."""
+    """Return each matrix' name and numbers, and whether the global model is in."""
     grids: list[tuple[str, Values, bool]] = []
     if record.overlap:
         name = f"overlap of the top {record.overlap.k}"
@@ -66,9 +64,7 @@ def matrix_figure(
 ) -> Figure:
     """Draw of every two clients the overlap of eigenspaces, H_D and the barrier, as far as measured.
 
-    The order of the clients is that of the clustering of the first matrix; the global model stands last.
-    ``among``: rounds that are drawn alike, in the order of the last one, where it has the same clients, and
-    in colours for the numbers of all.
+    ``among``: rounds that are drawn alike, in the order of the last one, where it has the same clients.
     """
     grids = matrices_of(record)
     if not grids:
@@ -96,7 +92,6 @@ def _order(record: ClientsRecord) -> list[int]:
 
 
 def _ranges(records: Sequence[ClientsRecord]) -> dict[str, tuple[float, float]]:
-    """Return the colour scale of each matrix by its name: of the finite numbers beside the diagonal."""
     found: dict[str, list[float]] = {}
     for record in records:
         for name, grid, _ in matrices_of(record):

@@ -1,4 +1,4 @@
-"""Records of clients as drawings, so that a figure can be drawn again without computing anything."""
+"""Figures of the clients of one round: gaps, alignment, the cost of averaging, matrices of pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,12 +26,6 @@ HIGH, LEFT = 1.15, 0.52  # inches
 def draw(
     records: Sequence[ClientsRecord], kind: ClientsKind = "gap", *, width: float = style.SINGLE_COLUMN
 ) -> Figure:
-    """Draw one kind of figure of one record.
-
-    ``gap``: each quantity at the clients' weights and at the global ones; ``alignment``: the updates'
-    Rayleigh quotients and shares; ``drift``: the cost of averaging by orders; ``matrix``: the pairs of
-    clients.
-    """
     if len(records) != 1:
         raise UserError(f"a figure of clients is of one round, not {len(records)}: make several figures")
     (record,) = records
@@ -49,11 +43,7 @@ def draw(
 def frame_figures(
     records: Sequence[ClientsRecord], kind: ClientsKind = "gap", *, width: float = style.SINGLE_COLUMN
 ) -> list[Figure]:
-    """Return the picture of each round in order, for :func:`fedscope.figures.animation.save_film`.
-
-    All have one size and the axes of all. Matrices have the order of clients and the colours of the last
-    round's, where the clients are the same.
-    """
+    """Return the picture of each round in order, all of one size and with the axes of all."""
     found = sorted(records, key=lambda one: one.checkpoint.round or 0)
     if len({record.checkpoint.run for record in found}) > 1:
         raise UserError("a film of clients is of one run: make several films")
@@ -87,9 +77,9 @@ def _panel(record: ClientsRecord, parts: Sequence[Part], name: str) -> Panel:
 
 
 def gap_panel(record: ClientsRecord, one: Flatness) -> Panel:
-    """Return two dumbbells of a quantity for each client: its own function, and the global one.
+    """Return two dumbbells for each client, from its weights (filled) to the global ones (hollow).
 
-    Each runs from the client's weights (filled) to the global ones (hollow).
+    One is of the client's own function, the other of the global one.
     """
     parts: list[Part] = []
     for place, (function, name) in enumerate(LOSSES.items()):
@@ -164,7 +154,6 @@ _DASHED = {"linewidth": 0.7, "linestyle": style.LINESTYLES[1]}
 
 
 def _beside(series: Mapping[str, Sequence[Amount]]) -> list[Part]:
-    """Return the bars of each series beside those of the others."""
     colors, width = style.method_colors(len(series)), 0.76 / len(series)
     parts: list[Part] = [RuledLine(0.0, look={"color": "0.5", "linewidth": 0.5})]
     for place, (name, amounts) in enumerate(series.items()):
@@ -175,7 +164,6 @@ def _beside(series: Mapping[str, Sequence[Amount]]) -> list[Part]:
 
 
 def _reaches(amounts: Sequence[Amount]) -> Values:
-    """Return how far the 95 % intervals reach below and above the values, (2, K); 0 where there is none."""
     found = np.zeros((2, len(amounts)))
     for i, one in enumerate(amounts):
         if one.interval is not None:

@@ -18,9 +18,7 @@ BEHIND = {"color": "0.87", "linewidth": 0.6}
 def rounds_figure(lines: Sequence[Line], *, y_label: str, title: str = "", caption: str = "") -> Figure:
     """Draw lines over the rounds that all share, and beside them whole those that are longer.
 
-    More of one length than a pair of axes can show are drawn in panels side by side by their last value, the
-    highest first. Each shows the other lines in grey behind its own, and the first line, the reference, in
-    black.
+    More than a pair of axes can show are drawn in panels side by side by their last value, the highest first.
     """
     ends = {line.label: line.x[-1] for line in lines if len(line.x)}  # a line may have no value at all
     shared = min(ends.values(), default=0.0)

@@ -31,12 +31,8 @@ FLATTER = " (← flatter)"
 def draw(records: Sequence[RunCurves], kind: RunsKind, *, title: str = "") -> Figure:
     """Draw one kind of figure of several runs.
 
-    ``accuracy``: test accuracy by round; ``bytes``: by the bytes that server and clients sent; ``rounds``:
-    accuracy, λ_max and trace by round; ``stability``: λ_max by round in units of the largest that local steps
-    are stable at; ``sharpness``: λ_max and trace against test accuracy; ``gap``: against
-    test loss less training loss; ``layers``: λ_max of each layer's block; ``drift``, ``steps``, ``local`` and
-    ``probes``: accuracy by round, and the quantities of that family of :mod:`.round_quantities`. ``title``
-    stands above.
+    ``stability`` is λ_max in units of the largest that local steps are stable at, ``gap`` test loss less
+    training loss; ``drift``, ``steps``, ``local`` and ``probes`` are families of :mod:`.round_quantities`.
     """
     if not records:
         raise UserError("there is no run to draw: give one, or --from a record")

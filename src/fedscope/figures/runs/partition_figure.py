@@ -42,12 +42,7 @@ def partition_figure(
     title: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Draw ``counts`` (N, C), the number of samples of every class that every client holds.
-
-    ``bubbles``: one per client and class, its area proportional to the count, none for zero. ``bars``: one
-    per client, as high as its samples, in the classes' colours; up to ten classes have a colour each, more
-    share a sequential map. ``classes`` are their names, ``width`` is in inches.
-    """
+    """Draw ``counts`` (N, C), the number of samples of every class that every client holds."""
     if counts.shape[1] != len(classes) or counts.max(initial=0) < 1:
         raise ValueError(f"{len(classes)} names for counts of shape {counts.shape}, {counts.sum()} samples")
     draw = _bubbles if kind == "bubbles" else _bars
@@ -156,7 +151,6 @@ def _stacks(counts: Counts, colors: Sequence[style.Color], *, separated: bool) -
 
 
 def _draw_color_bar(figure: Figure, axes: Axes, colors: Sequence[style.Color]) -> None:
-    """Draw the classes' colours beside the axes, which give them room."""
     place, inch = axes.get_position(), 1 / figure.get_figwidth()
     room = COLOR_BAR * inch
     axes.set_position((place.x0, place.y0, place.width - room, place.height))

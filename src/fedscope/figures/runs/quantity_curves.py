@@ -26,7 +26,6 @@ Rounds = Callable[[RunCurves], tuple[int, list[CurvatureEntry]]]
 
 
 def curvature_figure(found: Sequence[SeedGroup], title: str) -> Figure:
-    """Draw λ_max and trace below accuracy."""
     panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
     return _below_accuracy(found, panels, title)
 
@@ -114,17 +113,13 @@ def _shared_rounds(measured: Sequence[Sequence[CurvatureEntry]]) -> list[int]:
 def _mean_line(
     group: SeedGroup, rounds: Sequence[int], rows: Sequence[Sequence[tuple[float, float]]]
 ) -> Line:
-    """Return the mean over the runs of values with half their 95 % intervals, a row of each run.
-
-    The band is the interval of the mean over the runs, of one run its own.
-    """
+    """Return the mean over the runs; its band is the interval over the runs, of one run its own."""
     values = np.array(rows)
     band = values[..., 1][0] if len(values) == 1 else reach_over_seeds(values[..., 0])
     return Line(group.name, np.array(rounds, float), values[..., 0].mean(0), band, family=group.family)
 
 
 def diagnostics_figure(kind: Family, found: Sequence[SeedGroup], title: str) -> Figure:
-    """Draw the quantities of a family that the runs recorded, below accuracy."""
     panels = [_accuracy(found)]
     for quantity in (one for one in QUANTITIES if one.family == kind):
         lines = [_recorded_line(group, quantity) for group in found]

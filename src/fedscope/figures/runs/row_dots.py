@@ -50,7 +50,6 @@ def _columns(quantity: Quantity, names: Sequence[str]) -> Values:
 
 
 def rows_figure(panels: Sequence[Panel], rows: int, *, notes: str = "") -> Figure:
-    """Draw panels of as many rows, three beside each other."""
     columns = min(COLUMNS, len(panels))
     high = max(LEAST_HIGH, ROW * rows)
     return panels_figure(
@@ -87,7 +86,6 @@ def rows_panel(
 
 
 def _ends(series: Collection[Values]) -> tuple[float, float]:
-    """Return the lowest and the highest end of all intervals and values."""
     every = [[of[:, 0] - of[:, 1], of[:, 0], of[:, 0] + of[:, -1]] for of in series]
     found = np.concatenate(every, axis=1)
     return float(np.nanmin(found, initial=np.inf)), float(np.nanmax(found, initial=-np.inf))
@@ -103,12 +101,7 @@ def layer_figure(
 ) -> Figure:
     """Draw a row for each layer, the first on top, with λ_max and its 95 % interval for each method.
 
-    Args:
-        layers: their names.
-        values: by method, λ_max of each layer and half of its 95 % interval, (layers, 2); NaN where unknown.
-        title: stands above.
-        caption: below the title.
-        width: in inches.
+    ``values`` are of (layers, 2): λ_max and half of its 95 % interval; NaN where unknown.
     """
     if not 1 <= len(values) <= MOST_METHODS or len(layers) > MOST_LAYERS:
         raise UserError(
@@ -131,10 +124,7 @@ def _above_zero(of: Values) -> Values:
 
 
 def draw_forest(axes: Axes, names: Sequence[str], differences: Sequence[Difference]) -> None:
-    """Draw differences of one quantity from zero, a line each, with their 95 % intervals.
-
-    What is decided is drawn filled, what is undecided hollow; NaN leaves a gap.
-    """
+    """Draw differences of one quantity from zero with their 95 % intervals, filled where they are decided."""
     places, rows = rows_of(names)
     parts: list[Part] = [RuledLine(0.0, upright=True)]
     for place, one in zip(places, differences, strict=True):

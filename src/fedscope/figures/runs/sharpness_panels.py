@@ -55,10 +55,6 @@ def against_figure(found: CorrelationRecord, labels: Sequence[str] | None = None
     """Draw every quantity against the gap, a point for each checkpoint, with Kendall's τ above.
 
     Bars are 95 % intervals of the population's values.
-
-    Args:
-        found: the correlations, and the records that they are of.
-        labels: of the records; without them their checkpoints'.
     """
     named = labels or [label(record.checkpoint) for record in found.records]
     by_name = {one.name: one for one in found.correlations}
@@ -89,7 +85,6 @@ def _symbol(name: str) -> str:
 
 
 def draw_values(axes: Axes, records: Sequence[SharpnessRecord], name: str) -> None:
-    """Draw a quantity's values with 95 % intervals, one below the other."""
     panel = _values(records, name)
     draw_panel(axes, Panel(panel.parts, x=panel.x, y=panel.y, grid="x"))
 
@@ -101,7 +96,6 @@ def _values(records: Sequence[SharpnessRecord], name: str) -> Panel:
 
 
 def _column(one: SharpnessEntry | None) -> tuple[float, float, float]:
-    """Return a value, and how far its 95 % interval reaches below and above."""
     if one is None or not math.isfinite(one.value):
         return math.nan, math.nan, math.nan
     low, high = one.population_interval or one.interval or (math.nan, math.nan)

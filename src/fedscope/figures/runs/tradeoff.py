@@ -55,7 +55,7 @@ def tradeoff_figure(
 ) -> Figure:
     """Draw the points in one panel for each quantity of ``x``, with 95 % intervals along both axes.
 
-    A method is a hollow point, one that adds to it a filled one; ``width`` is in inches.
+    A method is a hollow point, one that adds to it a filled one.
     """
     if not 1 <= len(points) <= MOST_POINTS:
         raise UserError(f"one figure shows 1 to {MOST_POINTS} methods, not {len(points)}: make several")

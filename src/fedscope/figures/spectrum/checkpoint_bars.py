@@ -79,8 +79,7 @@ def bar_figure(
 ) -> Figure:
     """Draw a panel per quantity with a bar and its 95 % interval for each checkpoint or client.
 
-    A bar whose error is not known is marked with ±?, and the note below says what this means. ``axis`` is
-    what the bars are, such as "client"; ``caption`` begins the note; ``width`` is in inches.
+    ``axis`` is what the bars are, such as "client"; ``caption`` begins the note.
     """
     if not 1 <= len(bars) <= MOST_BARS:
         raise UserError(f"one figure shows 1 to {MOST_BARS} bars, not {len(bars)}: make several figures")
@@ -101,7 +100,6 @@ def bar_figure(
 
 
 def _numbers(bars: Sequence[CheckpointBar], name: str) -> tuple[Values, Values]:
-    """Return the values of a quantity, and half their 95 % intervals."""
     values, errors = np.array([bar.values.get(name, (math.nan, math.nan)) for bar in bars]).T
     return values, errors
 

@@ -31,11 +31,8 @@ def client_matrix_figure(
 ) -> Figure:
     """Draw the clients × clients matrices of H_N and H_D side by side, a row per checkpoint.
 
-    All rows share two colour scales; H_N's is logarithmic where all pairs are positive and span a decade,
-    H_D's ends at 1. Values stand in the cells where there is room. Pairs of a client with itself, 0 and 1 by
-    definition, are left white and crossed out; unresolved pairs are hatched and have no value, see
-    :mod:`fedscope.statistics.resolution`. ``reading`` is of the diagonals: parameter or tensor; ``width`` is
-    in inches.
+    All rows share two colour scales. Pairs of a client with itself, 0 and 1 by definition, are crossed out;
+    unresolved pairs are hatched, see :mod:`fedscope.statistics.resolution`.
     """
     if not 1 <= len(crossings) <= MOST_CHECKPOINTS:
         raise UserError(f"one figure shows 1 to {MOST_CHECKPOINTS} checkpoints, not {len(crossings)}")
@@ -59,13 +56,11 @@ def client_matrix_figure(
 
 
 def client_panel(matrix: Matrix, title: str, head: str = "") -> Panel:
-    """Return the panel of a matrix of clients, which names these along both of its axes."""
     named = Ticks(names=[*enumerate(matrix.names)])
     return Panel([matrix], "client", "client", title, head, x=named, y=named, grid="")
 
 
 def matrices_figure(panels: Sequence[Panel], **layout: Any) -> Figure:
-    """Draw matrices; a note says what is hatched, where something is."""
     parts = [part for panel in panels for part in panel.parts if isinstance(part, Matrix)]
     hatched = HATCHED * any(part.missing.any() for part in parts)
     notes = "; ".join(filter(None, [layout.pop("notes", ""), hatched]))
@@ -82,7 +77,7 @@ def _matrix(crossing: CrossClientEntry, symbol: Symbol, reading: Reading, label:
 
 
 def resolved_pairs(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> Values:
-    """Return the matrix of a record that has it; NaN where a pair is not resolved, and on the diagonal."""
+    """Return the record's matrix; NaN where a pair is not resolved, and on the diagonal."""
     found = np.array(crossing.matrix(symbol, reading), dtype=np.float64)
     grid = np.where(crossing.resolved(symbol, reading), found, np.nan)
     np.fill_diagonal(grid, np.nan)
@@ -99,7 +94,6 @@ def _mean(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> str:
 
 
 def range_of(grids: Sequence[Values], symbol: str) -> tuple[float, float, bool]:
-    """Return the ends of the colours, and whether their scale is logarithmic."""
     finite = np.concatenate([grid[np.isfinite(grid)] for grid in grids])
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if symbol == "H_D":

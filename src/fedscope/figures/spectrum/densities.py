@@ -32,20 +32,11 @@ def density_figure(
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
+    """Overlay densities, of records or of ``spectral_density``; the density axis is logarithmic.
 
-    A density is a record's, or what ``spectral_density`` returns. ``labels`` stand in the legend; left out,
-    the curves are numbered.
-
-    The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
-    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
-    the power of ten above the widest broadening σ, under which nothing is resolved.
-    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``caption``
-    stands above; ``width`` is in inches.
-
-    Raises:
-        UserError: when there is no density, or none is positive anywhere.
-        ValueError: when the numbers of densities, labels and eigenvalues differ.
+    It ends just under the lowest bump of any curve, at most ten decades below the highest, so that single
+    outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to the power of
+    ten above the widest broadening σ, under which nothing is resolved.
     """
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")
@@ -65,7 +56,6 @@ def density_panel(
     lambda_max: Sequence[float] | None = None,
     x_scale: Literal["symlog", "linear"] = "symlog",
 ) -> Panel:
-    """Return the densities of records with their bands, and triangles at the largest eigenvalues."""
     low, high = density_range([np.array(one.density) for one in densities])
     foot = low * (high / low) ** 0.02
     parts: list[Part] = []

@@ -30,14 +30,9 @@ def eigenvalue_figure(
 ) -> Figure:
     """Draw each checkpoint's eigenvalues on its samples, largest first, with 95 % intervals over the samples.
 
-    ``smallest`` has those of the lower end, the smallest first, drawn against their index from there.
-
     The intervals are of ``value`` and ``stderr_data``, as tables print them, whose degrees of freedom are one
     less than the ``batches``. A record's ``interval`` is of the eigenvalue on ever more samples, without the
-    upward bias of few, and may leave out the value: it is not drawn. The axis is logarithmic where all
-    are positive and span a factor of ten, and symmetric-logarithmic, linear up to about a thousandth of
-    the largest, where some are not. Errors are bars, bands from ``MOST_BARS`` eigenvalues on. ``caption``
-    stands above; ``width`` is in inches.
+    upward bias of few, and may leave out the value: it is not drawn.
     """
     if not 1 <= len(spectra) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} spectra, not {len(spectra)}: make several")
@@ -51,7 +46,6 @@ def eigenvalue_panel(
     *,
     smallest: Sequence[Sequence[Eigenvalue]] | None = None,
 ) -> Panel:
-    """Return the eigenvalues with their intervals, each against its index from its end."""
     ends = [spectra, smallest if smallest is not None else [()] * len(spectra)]
     values = np.array([entry.value for end in ends for one in end for entry in one])
     finite = values[np.isfinite(values)]

@@ -1,7 +1,4 @@
-"""Hessian records as drawings: densities, leading eigenvalues, clients' matrices, bars, samples.
-
-Built from Hessian records, so that a figure can be drawn again without computing anything.
-"""
+"""Hessian records as drawings: densities, leading eigenvalues, clients' matrices, bars, samples."""
 
 import math
 from collections.abc import Sequence
@@ -24,13 +21,7 @@ from fedscope.records.hessian_record import HessianRecord
 def draw(
     records: Sequence[HessianRecord], kind: SpectrumKind = "density", images: Images | None = None
 ) -> Figure:
-    """Draw one kind of figure of several records.
-
-    ``density``: eigenvalue densities; ``eigenvalues``: the leading ones against their index; ``clients``: H_N
-    and H_D of every pair of clients; ``bars``: λ_max and trace of each record, or, of one record with
-    clients, of each client; ``influence``: how few samples make λ_max, beside ``images`` (K, H, W, C), from 0
-    to 1, of the samples that the first record lists.
-    """
+    """Draw one kind of figure; ``influence`` has beside it ``images`` (K, H, W, C), from 0 to 1."""
     check_any(records)
     return _influence(records, images) if kind == "influence" else _DRAWINGS[kind](records)
 

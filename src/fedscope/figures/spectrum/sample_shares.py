@@ -54,17 +54,9 @@ def influence_figure(
     """Draw which share of λ_max the samples of the largest parts carry, and beside it these samples.
 
     The curve of a checkpoint is the share of its λ_max against the share of samples, those with the largest
-    q = vᵀHᵢv first, on a logarithmic axis; the grey line is that of equal parts. Where some parts are
-    negative it rises above 1 before it ends there. A dot stands where the largest 1 % of samples end. On the
-    right are the images of the ``first`` checkpoint's largest parts, or where there are none its classes',
-    else its clients' shares with 95 % intervals.
-
-    Args:
-        curves: the checkpoints.
-        first: the samples and groups of the first one.
-        images: (K, H, W, C) of its ``largest`` samples, from 0 to 1.
-        caption: stands above.
-        width: of the whole, in inches; without anything on the right that of a column.
+    q = vᵀHᵢv first; the grey line is that of equal parts. Where some parts are negative it rises above 1
+    before it ends there. A dot stands where the largest 1 % of samples end. On the right are ``images``
+    (K, H, W, C), from 0 to 1, of the ``first`` checkpoint's largest parts, or its classes' or clients' shares.
     """
     if not 1 <= len(curves) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} checkpoints, not {len(curves)}: make several")
@@ -127,7 +119,6 @@ def _groups(groups: Sequence[GroupEntry], kind: str, heading: str) -> Panel:
 
 
 def _draw_images(figure: Figure, first: Influence, images: Images, *, heading: str) -> None:
-    """Draw the images in the place of the second panel."""
     page = Page.of(figure)
     left, top = CURVE_WIDTH + GUTTER, page.height * (1 - figure.axes[1].get_position().y1)
     figure.axes[1].remove()
@@ -153,8 +144,6 @@ def _draw_images(figure: Figure, first: Influence, images: Images, *, heading: s
 
 
 def _grid(count: int, width: float, height: float) -> tuple[int, float]:
-    """Return the columns of a grid of squares with two lines of text each, and their side: the largest."""
-
     def side(columns: int) -> float:
         rows = -(-count // columns)
         across = (width - (columns - 1) * IMAGE_GAP) / columns

@@ -27,14 +27,12 @@ class Frame:
 
 
 def is_film(records: Sequence[LandscapeRecord]) -> bool:
-    """Say whether these records are rounds for a film, or one trajectory."""
     if len(records) == 1 and records[0].path:
         return True
     return bool(records) and all(record.directions_of for record in records)
 
 
 def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
-    """Return one frame per round, in order; of a trajectory, one per mark that is reached."""
     if not is_film(records):
         raise UserError(
             "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "
@@ -52,7 +50,6 @@ def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
 
 
 def frame_figures(film: Sequence[Frame], *, kind: SurfaceKind = "both", metric: str = "loss") -> list[Figure]:
-    """Draw every frame by itself, all of one size and on the scale of all."""
     scale, heading = _scale(film, metric), _heading(film)
     return [
         draw(
@@ -64,7 +61,6 @@ def frame_figures(film: Sequence[Frame], *, kind: SurfaceKind = "both", metric: 
 
 
 def strip_figure(film: Sequence[Frame], *, kind: SurfaceKind = "contour", metric: str = "loss") -> Figure:
-    """Draw all frames in one figure: of one run in rows of up to six, of several a row per run."""
     runs, rounds = len(film[0].records), len(film)
     columns = rounds if runs > 1 else -(-rounds // -(-rounds // MOST_COLUMNS))
     if columns > MOST_COLUMNS or runs * rounds > MOST_PANELS:

@@ -52,7 +52,6 @@ class SurfacePlane:
 
     @property
     def non_finite(self) -> int:
-        """The number of grid points whose value is not finite."""
         return int((~np.isfinite(self.values)).sum())
 
 
@@ -81,7 +80,6 @@ def make_plane(
 
 
 def grid_of(surface: "Surface", metric: str, title: str) -> Grid:
-    """Return the values of ``metric`` on the surface's grid."""
     if metric == "loss":
         return array(surface.loss)
     if metric not in surface.metrics:
@@ -93,7 +91,6 @@ def grid_of(surface: "Surface", metric: str, title: str) -> Grid:
 
 
 def shared_limits(planes: Sequence[SurfacePlane]) -> Limits:
-    """Return the (low, high) of both axes that hold every plane's grid."""
     return (
         (min(p.x[0] for p in planes), max(p.x[-1] for p in planes)),
         (min(p.y[0] for p in planes), max(p.y[-1] for p in planes)),
@@ -103,7 +100,6 @@ def shared_limits(planes: Sequence[SurfacePlane]) -> Limits:
 def draw_contours(
     axes: Axes, plane: SurfacePlane, scale: Scale, limits: Limits, *, leftmost: bool, named: bool = True
 ) -> None:
-    """Draw filled and labelled contours, with hatching where the value is not finite."""
     _frame(axes, plane, limits, leftmost=leftmost, named=named)
     if plane.non_finite < plane.values.size:
         _fill(axes, plane, scale)
@@ -112,7 +108,6 @@ def draw_contours(
 def draw_heat(
     axes: Axes, plane: SurfacePlane, scale: Scale, limits: Limits, *, leftmost: bool, named: bool = True
 ) -> None:
-    """Draw every grid point as a cell of its own, with hatching where the value is not finite."""
     _frame(axes, plane, limits, leftmost=leftmost, named=named)
     values = np.clip(np.ma.masked_invalid(plane.values.T), None, scale.high)
     # the colour of the edges closes the seams that viewers show between neighbouring cells
@@ -123,7 +118,6 @@ def draw_heat(
 
 
 def fill_at(plane: SurfacePlane, scale: Scale, x: float, y: float) -> ColorType:
-    """Return the colour that the plane has at a point."""
     value = plane.values[abs(plane.x - x).argmin(), abs(plane.y - y).argmin()]
     inside = plane.x[0] <= x <= plane.x[-1] and plane.y[0] <= y <= plane.y[-1]
     if not inside:
@@ -132,7 +126,6 @@ def fill_at(plane: SurfacePlane, scale: Scale, x: float, y: float) -> ColorType:
 
 
 def check_axis(axis: "Axis", title: str) -> None:
-    """Check that there is something to draw along an axis."""
     if len(axis.values) < 2:
         raise UserError(
             f"the landscape of '{title}' has {len(axis.values)} point along {axis.name}: "
@@ -146,7 +139,6 @@ def check_axis(axis: "Axis", title: str) -> None:
 
 
 def array(values: Any) -> NDArray[np.float64]:
-    """Return numbers, those of a tensor or of a record, as float64."""
     return np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values, np.float64)
 
 
@@ -207,7 +199,6 @@ def _frame(axes: Axes, plane: SurfacePlane, limits: Limits, *, leftmost: bool, n
 
 
 def interpolated(plane: SurfacePlane) -> bool:
-    """Say whether contours are drawn between the grid's points: where these are all finite and few."""
     few = min(plane.values.shape) >= LEAST and max(plane.values.shape) < FINE
     return few and plane.non_finite == 0
 

@@ -1,7 +1,4 @@
-"""Landscape records as drawings, as `fedscope plot-landscape` makes them, from the records alone.
-
-A figure can be drawn again from records, or otherwise, without computing anything.
-"""
+"""Landscape records as drawings, from the records alone, without computing anything."""
 
 import math
 from collections.abc import Sequence
@@ -27,11 +24,7 @@ def draw(
     captions: Sequence[str] | None = None,
     **layout: Any,
 ) -> Figure:
-    """Draw planes side by side, or lines in one axes, with titles and captions from their records.
-
-    ``names`` and ``captions`` are used instead of the records' own; ``layout`` is of planes, see
-    :func:`~fedscope.figures.surface.surfaces.landscape_figure`.
-    """
+    """Draw planes side by side, or lines in one axes; ``layout`` is :func:`landscape_figure`'s."""
     if not records:
         raise UserError("there is no landscape to draw: make one with 'fedscope plot-landscape --json FILE'")
     names = titles(records) if names is None else names
@@ -45,7 +38,6 @@ def draw(
 
 
 def caption(record: LandscapeRecord) -> str:
-    """Return the panel's caption: round, λ₁ and λ₂ with their matrix, samples."""
     round, curvature = record.checkpoint.round, record.curvature
     parts = [f"round {round}"] if round is not None else []
     if curvature and not any(map(math.isnan, curvature)):

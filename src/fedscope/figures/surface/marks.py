@@ -1,7 +1,6 @@
 """Known networks on a plane: points with names or numbers, trajectories, and how far each is from the plane.
 
-A mark stands at a network's projection. Names of one kind with a number, such as "client 3", become the
-number alone; the kind is said under the panel of distances.
+A mark stands at a network's projection.
 """
 
 import math
@@ -50,7 +49,6 @@ def kind_and_numbers(marks: "Sequence[Mark]") -> tuple[str, dict[int, int]]:
 
 
 def short_labels(marks: "Sequence[Mark]") -> list[str]:
-    """Return the marks' names, or their numbers where they have one of their kind."""
     _, numbers = kind_and_numbers(marks)
     return [str(numbers.get(i, mark.label)) for i, mark in enumerate(marks)]
 
@@ -75,9 +73,7 @@ def draw_marks(
 ) -> None:
     """Draw marks on a plane of ``size`` inches whose limits are set, label them, and a path's direction.
 
-    ``fill`` says what colour the plane has at a point. Of a path only the marks ``reached`` are drawn, and
-    then only its ends are named. Labels of contour lines that a mark's would touch are hidden; marks whose
-    label has no room stay without.
+    Labels of contour lines that a mark's would touch are hidden; marks whose label has no room stay without.
     """
     if not marks:
         return
@@ -116,10 +112,7 @@ def draw_distances(
     width: float,
     reached: int | None = None,
 ) -> None:
-    """Draw each mark's distance from the plane, of a path those ``reached``; ``width`` is in inches.
-
-    ``highest`` ends the axis.
-    """
+    """Draw each mark's distance from the plane, of a path those ``reached``; ``highest`` ends the axis."""
     kind, numbers = kind_and_numbers(marks)
     distances = [mark.distance for mark in marks]
     if path and len(numbers) == len(marks):
@@ -166,7 +159,6 @@ _SIZES = {"*": 4.5, "s": 2.8, "o": 2.4}  # of marks in the panel of distances
 
 
 def _marker(i: int, count: int, numbers: dict[int, int], *, path: bool) -> str:
-    """Return a star for the end of a path, or for a mark that stands out; a square for a path's start."""
     special = i == count - 1 if path else _is_special(i, numbers)
     return "*" if special else "s" if path and i == 0 else "o"
 

@@ -45,10 +45,8 @@ def profile_figure(
 ) -> Figure:
     """Draw the loss along one or more lines with a band of 95 % intervals, other metrics under it.
 
-    The loss axis is logarithmic where the losses are positive and span a factor of ``LOG_FROM`` or more. The
-    ends are marked and, where all lines have the same, named. A barrier is drawn from the straight line up to
-    the loss; of several lines, the legend tells their heights. ``metrics`` default to the accuracies that all
-    lines have; ``width`` is in inches.
+    A barrier is drawn from the straight line up to the loss. ``metrics`` default to the accuracies that all
+    lines have.
     """
     if not 1 <= len(surfaces) <= MOST_LINES:
         raise UserError(f"one figure shows 1 to {MOST_LINES} profiles, not {len(surfaces)}: make several")
@@ -75,7 +73,6 @@ def profile_figure(
 
 
 def profile_panel(surfaces: Sequence[Surface], labels: Sequence[str], name: str) -> Panel:
-    """Return one metric along the lines."""
     unit = 100.0 if is_percentage(name) else 1.0
     parts: list[Part] = []
     known = []

@@ -24,10 +24,9 @@ Polygon = NDArray[np.float64]  # (vertices, 3)
 def facets(
     x: NDArray[np.float64], y: NDArray[np.float64], height: NDArray[np.float64], *, ceiling: float
 ) -> list[Polygon]:
-    """Return the grid's quadrilaterals, each cut where it rises above ``ceiling``.
+    """Return the quadrilaterals of ``height`` (m₀, m₁), each cut where it rises above ``ceiling``.
 
-    ``x`` is (m₀,), ``y`` (m₁,), ``height`` (m₀, m₁). A quadrilateral with a corner that is not finite is
-    left out, as is one that lies above the ceiling altogether.
+    A quadrilateral with a corner that is not finite is left out.
     """
     points = np.stack([*np.meshgrid(x, y, indexing="ij"), height], axis=-1)
     corners = np.stack([points[:-1, :-1], points[1:, :-1], points[1:, 1:], points[:-1, 1:]], axis=2)
@@ -50,10 +49,6 @@ def _cut(polygon: Polygon, ceiling: float) -> Polygon:
 
 
 def draw_surface(axes: Axes3D, plane: SurfacePlane, scale: Scale, limits: Limits) -> None:
-    """Draw the values as a surface, cut at the scale's ceiling, with holes where they are not finite.
-
-    The text in brackets of the axes' names is left out for want of room.
-    """
     low, high = scale.height(np.array([scale.low, scale.high]))
     polygons = facets(plane.x, plane.y, scale.height(plane.values), ceiling=float(high))
     levels = np.array([(polygon[:, 2].mean() - low) / (high - low) for polygon in polygons])

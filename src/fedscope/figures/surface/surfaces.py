@@ -1,7 +1,6 @@
 """Landscapes of several checkpoints side by side: surfaces in space, contours, heat maps.
 
-Everything that a reader compares is shared: the axes' limits, the camera, the heights, and one colour
-scale. A note in the figure tells what is cut off or missing.
+The axes' limits, the camera, the heights and the colour scale are shared.
 """
 
 from collections.abc import Sequence
@@ -66,16 +65,8 @@ def landscape_figure(
 ) -> Figure:
     """Draw one column per checkpoint (two bands of three or four columns from five on), with all shared.
 
-    ``both`` has surfaces in space above contours. The loss at the centre stands under each title (left out:
-    the name of the directions); ``captions`` adds a line there. Known networks are marked on the plane, and
-    where they lie off it a panel below shows their distances. ``metric`` is "loss" or one of the surfaces'
-    metrics. ``scale`` is found from the surfaces unless given, and so is the number of ``columns``;
-    ``title`` stands above all. Of a path only as many marks as are ``reached`` are drawn.
-
-    Raises:
-        UserError: for no or more than eight surfaces (any number in given ``columns``), a grid too small to
-            draw, a metric that was not computed, or no finite value at all.
-        ValueError: when the numbers of surfaces, titles and captions differ.
+    ``both`` has surfaces in space above contours. Known networks are marked on the plane, and where they lie
+    off it a panel below shows their distances. Of a path only as many marks as are ``reached`` are drawn.
     """
     if not surfaces or (columns is None and len(surfaces) > MOST_CHECKPOINTS):
         raise UserError(
@@ -136,7 +127,6 @@ class _Layout:
             self.step = side + 2 * GAP
 
     def draw(self, reached: int | None) -> Figure:
-        """Draw the title, all bands, and the colour bar under them."""
         for index, line in enumerate(self.title):
             top = TOP + index * TITLE_LINE
             self.page.write(line, center=self.page.width / 2, top=top, fontsize=style.TITLE_SIZE)
@@ -236,7 +226,6 @@ def _share(panels: Sequence[SurfacePlane], limits: Limits) -> float:
 
 
 def _notes(panels: Sequence[SurfacePlane], scale: Scale, kind: SurfaceKind) -> list[str]:
-    """Return the notes below the colour bar: what was cut, what is interpolated between the grid's points."""
     notes = []
     if scale.clipped:
         notes.append(

@@ -1,7 +1,4 @@
-"""Advice on a Hessian record: which error dominates, and why no faster form was used.
-
-Built from Hessian records, like the table.
-"""
+"""Advice on a Hessian record: which error dominates, and why no faster form was used."""
 
 import math
 from collections.abc import Mapping
@@ -19,7 +16,6 @@ ONE_BATCH = "the error from the samples is not known from one batch; a smaller -
 
 
 def advice(record: HessianRecord) -> list[str]:
-    """Say for λ_max and the trace which error dominates, and what would shrink it; nothing where unknown."""
     return [*_of_the_population(record), *_carried_by_few(record), *_largest_errors(record)]
 
 
@@ -89,13 +85,11 @@ def redrawn(record: HessianRecord) -> str | None:
 
 
 def who_is_who(record: HessianRecord) -> list[str]:
-    """Return which client each model is of, and which are equal; nothing where no clients' were compared."""
     cross = record.cross_client
     return cross.pairing.lines if cross and cross.pairing else []
 
 
 def holders_unknown(record: HessianRecord) -> str | None:
-    """Return why the influence of the samples is not told by client; None where it is, or was not asked."""
     reason = record.influence and record.influence.clients_reason
     return f"no shares by client: {reason}" if reason else None
 
@@ -111,6 +105,5 @@ def _dominating(name: str, value: float, errors: Mapping[tuple[str, str], float]
 
 
 def plain_form(record: HessianRecord | LandscapeRecord) -> str | None:
-    """Return in words why no faster form of the network was used; None where one was, or there is none."""
     why = record.problem.form_reason
     return why and f"plain PyTorch is used, for the same numbers in more time: in a faster form {why}"

@@ -38,12 +38,10 @@ class Curve:
 
     @property
     def name(self) -> str:
-        """The number by itself."""
         return f"{self.panel}: {self.line}" if self.line else self.panel
 
 
 def by_run(records: Sequence[ClientsRecord]) -> dict[str, list[ClientsRecord]]:
-    """Return the records of each run, in the order of rounds."""
     found: dict[str, list[ClientsRecord]] = {}
     for record in sorted(records, key=lambda one: one.checkpoint.round or 0):
         found.setdefault(str(record.checkpoint.run), []).append(record)
@@ -51,12 +49,10 @@ def by_run(records: Sequence[ClientsRecord]) -> dict[str, list[ClientsRecord]]:
 
 
 def measured(records: Sequence[ClientsRecord], kind: RoundsKind) -> list[Curve]:
-    """Return the curves of a kind that any record has a number for."""
     return [curve for curve in CURVES[kind]() if any(curve.of(record) for record in records)]
 
 
 def rounds_tables(records: Sequence[ClientsRecord]) -> Iterator[Table]:
-    """Return a table for each run: its rounds, with the main numbers of what was measured."""
     shown = [curve for kind in ROUNDS_KINDS for curve in measured(records, kind) if curve.main]
     for run, own in by_run(records).items():
         rows = [(str(one.checkpoint.round), *(_text(curve.of(one)) for curve in shown)) for one in own]

@@ -49,7 +49,6 @@ CLOSE = 4.0  # standard errors between the k-th eigenvalue and the next one, of 
 
 
 def clients_tables(record: ClientsRecord) -> Iterator[Table]:
-    """Return the tables of a record, those of the means first; the first one's title names the round."""
     tables = list(_tables(record))
     heading = f"{label(record.checkpoint)}: {len(record.clients)} clients"
     notes = (*departures([record.problem]), *tables[0].notes)
@@ -165,7 +164,6 @@ def _overlap(record: ClientsRecord, found: Overlap) -> Table:
 
 
 def _close(k: int, separation: float) -> list[str]:
-    """Return a warning where the samples decide which eigenvectors are in a space."""
     if not separation < CLOSE:
         return []
     return [
@@ -186,7 +184,6 @@ def _diagonals(cross: CrossClientEntry) -> Table:
 
 
 def estimate_text(one: EstimateEntry) -> str:
-    """Return an estimate with its error; "unresolved" where it says nothing."""
     return UNRESOLVED if one.resolved is False else format_estimate(one.value, one.stderr)
 
 

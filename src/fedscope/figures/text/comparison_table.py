@@ -1,7 +1,4 @@
-"""The comparison of Hessian records: which checkpoint is flatter.
-
-Built from Hessian records, like the table.
-"""
+"""The comparison of Hessian records: which checkpoint is flatter."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +19,6 @@ FLATTENING = frozenset({"man", "fedsam", "fedasam"})  # whose papers report flat
 
 
 def comparison_table(records: Sequence[HessianRecord]) -> Table:
-    """Tabulate each record's differences to the first one, with errors and verdicts."""
     if len(records) < 2:
         raise UserError("a comparison needs two or more records")
     reference, *others = records
@@ -50,7 +46,6 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:
-    """Return a remark for each record that is sharper though its method's paper finds it flatter."""
     pairs = zip(records[1:], differences_to_first(records), strict=True)
     found = (_surprise(records[0], other, row) for other, row in pairs)
     return [surprise for surprise in found if surprise]
@@ -64,7 +59,6 @@ def _judged(found: Sequence[Sequence[Difference]]) -> str:
 
 
 def _advice(found: Sequence[Sequence[Difference]], batches: int) -> Iterator[str]:
-    """Yield what the reasons of undecided differences mean, and what would decide them."""
     wide = [one for row in found for one in row if one.reason]
     bounds = [one for one in wide if abs(one.value) - one.bound <= 2 * one.stderr]
     if chance := [one for one in wide if abs(one.value) - one.bound > 2 * one.stderr]:

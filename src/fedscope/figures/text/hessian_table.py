@@ -1,7 +1,4 @@
-"""The Hessian table: one row per checkpoint, every number with its error.
-
-Built from Hessian records, so that a table can be made again from files without computing anything.
-"""
+"""The Hessian table: one row per checkpoint, every number with its error."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,14 +31,12 @@ class Table:
     notes: tuple[str, ...]
 
     def markdown(self) -> str:
-        """Return the table as GitHub-flavoured Markdown: first column left, the others right."""
         rule = ["---", *["---:"] * (len(self.columns) - 1)]
         lines = [_row(cells) for cells in (self.columns, rule, *self.rows)]
         notes = [f"- {note}" for note in self.notes]
         return "\n".join([f"**{self.title}**", "", *lines, *([""] if notes else []), *notes]) + "\n"
 
     def text(self) -> str:
-        """Return the table as aligned text: first column left, the others right."""
         rows = [self.columns, *self.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
@@ -50,7 +45,6 @@ class Table:
         return "\n".join([self.title, *(line.rstrip() for line in lines)])
 
     def html(self) -> str:
-        """Return the table as HTML, its notes under it."""
         head = "".join(f"<th>{escape(cell)}</th>" for cell in self.columns)
         rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self.rows)
         body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -64,9 +58,7 @@ class Table:
 def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """Tabulate λ_max, trace and, where any record has them, how many samples carry λ_max, H_N and H_D.
 
-    Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
-    that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
-    "unresolved", a quantity that was not computed "–".
+    Settings that all records share stand in the notes, a setting in which they differ gets a column.
     """
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
@@ -82,7 +74,6 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def check_any(records: Sequence[HessianRecord]) -> None:
-    """Check that there are records."""
     if not records:
         raise UserError("there is no record: make one with 'fedscope hessian --json FILE'")
 
@@ -120,7 +111,6 @@ def _cells(
 
 
 def effective_number(samples: float) -> str:
-    """Return an effective number of samples to read: in three digits, "–" where it is not known."""
     return f"{float(f'{samples:.3g}'):,.10g}" if math.isfinite(samples) else ABSENT
 
 
@@ -154,7 +144,6 @@ _USUAL = {"engine": "fedscope", "reading": "paper", "bn": "eval"}  # of no inter
 
 
 def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
-    """Split the problems' settings into those that all share, with their values, and the others' names."""
     names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _UNSHOWN))
     differing = [
         name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
@@ -198,7 +187,6 @@ def _notes(
 
 
 def departures(problems: Iterable[ProblemEntry]) -> list[str]:
-    """Return a note for each thing that was measured in the place of the loss's own derivatives."""
     return list(dict.fromkeys(problem.departs for problem in problems if problem.departs))
 
 

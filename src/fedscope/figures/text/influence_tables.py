@@ -13,7 +13,6 @@ SMALLEST, LARGEST = 0.001, 1000.0  # per cent that are written out in three digi
 
 
 def percent(share: float, stderr: float | None = None) -> str:
-    """Return a share in per cent, in three digits or those that its standard error supports."""
     value = 100 * share
     if stderr is not None:
         return format_estimate(value, 100 * stderr)
@@ -23,7 +22,6 @@ def percent(share: float, stderr: float | None = None) -> str:
 
 
 def influence_tables(record: HessianRecord) -> Iterator[Table]:
-    """Return the tables of samples, classes and clients, with how concentrated λ_max is on few samples."""
     found = record.influence
     if found is None:
         return

@@ -40,7 +40,6 @@ def method_name(method: str) -> str:
 
 
 def data_name(dataset: str) -> str:
-    """Return a data set as it is printed, ``CIFAR-100`` for ``cifar100``; another package's as it is."""
     return PRINTED_DATA.get(dataset, dataset)
 
 
@@ -62,7 +61,6 @@ def label(checkpoint: CheckpointEntry) -> str:
 
 
 def measured_on(records: Sequence[HessianRecord]) -> str:
-    """Return a caption with the number of samples on which Hessian records were measured."""
     numbers = sorted({record.problem.samples for record in records})
     counts = " or ".join(f"{number:,}" for number in numbers)
     return f"measured on {counts} samples (fewer give a larger λ_max){in_subspace(records)}"
@@ -87,7 +85,6 @@ def family(name: str, names: Sequence[str]) -> str:
 
 
 def shared_name(names: Sequence[str]) -> str:
-    """Return a common name for several surfaces' axes: without the text in brackets where it differs."""
     found = list(dict.fromkeys(names))
     return found[0] if len(found) == 1 else " / ".join(dict.fromkeys(name.split(" (")[0] for name in found))
 
@@ -98,7 +95,6 @@ def titles(records: Sequence[HessianRecord] | Sequence[LandscapeRecord]) -> list
 
 
 def distinct_methods(records: Sequence[HessianRecord] | Sequence[LandscapeRecord]) -> list[str]:
-    """Return the records' methods as they are printed where each has its own, else nothing."""
     methods = [record.problem.method for record in records]
     names = [method_name(method) for method in methods if method is not None]
     return names if len(names) == len(methods) == len(set(methods)) else []

@@ -9,7 +9,6 @@ from fedscope.records.landscape_record import LandscapeRecord
 
 
 def geometry(record: LandscapeRecord) -> Iterator[str]:
-    """Yield a line each: of a loss that jumps, why plain PyTorch was used, curvature, barrier, distances."""
     if record.problem.departs:
         yield record.problem.departs
     if slow := plain_form(record):
@@ -36,7 +35,6 @@ def geometry(record: LandscapeRecord) -> Iterator[str]:
 
 
 def _pairs(at: Sequence[float], over: Sequence[float]) -> Iterator[tuple[float, float]]:
-    """Yield the numbers of each axis that can be compared."""
     return ((a, b) for a, b in zip(at, over, strict=False) if a and math.isfinite(a) and math.isfinite(b))
 
 

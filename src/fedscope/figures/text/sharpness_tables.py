@@ -47,7 +47,6 @@ _SHOWN = {"rho": "ρ", "m": "m", "target": "target", "layer": "layer"}  # settin
 
 
 def sharpness_table(records: Sequence[SharpnessRecord]) -> Table:
-    """Tabulate the quantities, a row each, with both errors; of a single checkpoint also what they cost."""
     if not records:
         raise UserError("there is no record: make one with 'fedscope sharpness --json FILE'")
     single = len(records) == 1
@@ -111,7 +110,6 @@ def _cost(one: SharpnessEntry) -> str:
 
 
 def differences_table(records: Sequence[SharpnessRecord]) -> Table | None:
-    """Tabulate the later records' differences to the first; None where they have none."""
     others = [record for record in records[1:] if record.differences]
     if not others:
         return None
@@ -136,7 +134,6 @@ def differences_table(records: Sequence[SharpnessRecord]) -> Table | None:
 
 
 def correlation_table(correlations: Sequence[Correlation], against: Against) -> Table:
-    """Tabulate Kendall's τ of every quantity with the gap."""
     rows = [
         (
             SYMBOLS.get(one.name, one.name),
