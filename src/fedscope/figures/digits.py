@@ -1,7 +1,7 @@
 """A value and its errors in the digits that the errors support.
 
 The value is rounded to the second significant digit of its largest error, each error to two significant
-digits of its own.
+digits of its own. ``None`` is JSON's null, as is NaN.
 """
 
 import math
@@ -21,8 +21,10 @@ _POWER = re.compile(r"×10(-?\d+)")
 def format_estimate(value: float | None, *stderrs: float | None, within: float = 0.0) -> str:
     """Return "12.34 ± 0.56", or "(1.234 ± 0.056)×10⁹" for magnitudes beyond 10⁻³ … 10⁵.
 
-    Errors at the end that are 0, of an exact number, are left out. ``within`` is how far the value may be off
-    beside its errors: not shown, but the value's digits end there.
+    Several errors follow each other: "12.34 ± 0.56 ± 0.078"; those at the end that are 0, of an exact number,
+    are left out. A value of ``None`` or NaN reads "not finite", an error "–"; infinities read "inf", "-inf".
+    A text to read: its minus is no hyphen. ``within`` is how far the value may be off beside its errors: not
+    shown, but the value's digits end there. NaN: not known.
     """
     known = [error for error in stderrs if error is not None and math.isfinite(error)]
     exponent = _exponent([abs(value), *known] if value is not None and math.isfinite(value) else known)

@@ -1,7 +1,4 @@
-"""The origin of a figure, stored in its file: the analyses it shows, with their checkpoints and code.
-
-``style.save`` embeds the record; :func:`read_record` takes it out of the file again.
-"""
+"""The origin of a figure, stored in its file: the analyses it shows, with their checkpoints and code."""
 
 import re
 import warnings
@@ -22,6 +19,7 @@ _ANALYSIS = ("schema", "checkpoint", "problem", "directions", "directions_of", "
 
 
 def made_from(records: Sequence[Analysis | ClientsRecord | SharpnessRecord]) -> dict[str, Any]:
+    """Return the record of a figure that shows these analyses: the subject and the code of each."""
     return {
         "checkpoints": [record.checkpoint.sha256 for record in records],
         "analyses": [

@@ -38,6 +38,7 @@ class Place:
 
 
 def text_size(text: str, size: float) -> tuple[float, float]:
+    """Return the width and height of plain or math text of ``size`` points in the current style."""
     found = text_to_path.get_text_width_height_descent(text, FontProperties(size=size), ismath="$" in text)
     return float(found[0]), float(found[1])
 

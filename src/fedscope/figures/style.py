@@ -94,6 +94,7 @@ def paper_style() -> Iterator[None]:
 
 
 def method_colors(count: int) -> list[Color]:
+    """Return ``count`` colour-blind-safe RGB colours; they repeat after ten."""
     return list(seaborn.color_palette("colorblind", count))
 
 
@@ -104,10 +105,12 @@ def curve_look(index: int) -> dict[str, Any]:
 
 
 def class_colors(count: int) -> list[Color]:
+    """Return a colour per class: up to ten that are told apart, of more a sequential map in class order."""
     return method_colors(count) if count <= 10 else list(seaborn.color_palette("viridis", count))
 
 
 def loss_colormap() -> Colormap:
+    """Return the sequential map of the surfaces: perceptually uniform, lightness grows with the loss."""
     colormap: Colormap = seaborn.color_palette("mako", as_cmap=True)
     return colormap
 

@@ -132,6 +132,7 @@ def accuracies(run: RunRecord) -> list[tuple[int, float]]:
 
 
 def best(run: RunRecord) -> tuple[int, float] | None:
+    """Return the round that the run chose as its best, and its accuracy; nothing where no round has one."""
     found = best_of(run.metrics)
     return None if found is None or found.accuracy is None else (found.round, found.accuracy)
 

@@ -38,6 +38,7 @@ MISSING = Cell(NOT_MEASURED, missing=True)
 
 
 def told(text: str) -> Cell:
+    """Return the cell of a text, sorted by the number that it begins with, if there is one."""
     if text == ABSENT:
         return Cell(text)
     number = leading_number(text)
@@ -51,6 +52,7 @@ def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | Non
 
 
 def related(mean: EstimateEntry | None, symbol: Symbol, mark: str | None = None) -> Cell:
+    """Return the cell of an H_N or H_D, which ``symbol`` says, with its error; it may be unresolved."""
     if mean is None:
         return MISSING
     if not mean.resolves(symbol):

@@ -34,6 +34,7 @@ QUANTITIES = {
 
 
 def comparable(records: Sequence[HessianRecord]) -> list[HessianRecord]:
+    """Return the first record and those with the same samples and quantities."""
     found = list(records[:1])
     for other in records[1:]:
         try:

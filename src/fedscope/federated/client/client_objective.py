@@ -1,7 +1,4 @@
-"""The gradient of what clients minimise: the task loss where ``gradient_at`` asks, and the parameters' terms.
-
-One client is differentiated through its module, a stack by one batched computation of all its clients.
-"""
+"""The gradient of what clients minimise: the task loss where ``gradient_at`` asks, and the parameters' terms."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

@@ -1,6 +1,7 @@
 """What the local steps of clients show besides their models: losses, clipped gradients, ascents, notes.
 
-A row of float64 numbers per client, summed over the steps of a round. Nothing of it is used in training.
+A row of float64 numbers per client, summed over the steps of a round. The tensor stays where it is, for
+recorded steps, and nothing that is computed here is used in training.
 """
 
 from collections.abc import Mapping, Sequence

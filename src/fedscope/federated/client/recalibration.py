@@ -1,8 +1,7 @@
 """BatchNorm re-estimated after local training, as FedAlign's published code does to measure its clients.
 
-Running statistics are reset and averaged over nine batches (a last one of a single image left out), and the
-client's training accuracy is measured with them. The published code takes the upload before that; a method
-may also upload the new statistics.
+Running statistics are averaged over nine batches, a last one of a single image left out. The published code
+takes the upload before that; a method may also upload the new statistics.
 """
 
 import torch
@@ -28,10 +27,7 @@ def recalibrate(
     *,
     keep: bool,
 ) -> float:
-    """Return the accuracy on ``rows`` (n,) with statistics of the first nine augmented batches of them.
-
-    ``keep`` leaves those statistics in the model; else it is as before.
-    """
+    """Return the accuracy on ``rows`` (n,) with their statistics, which ``keep`` leaves in the model."""
     module, norms = model.module, [m for m in model.module.modules() if isinstance(m, _BatchNorm)]
     values, counters = model.values[0].clone(), model.counters.clone()
     order = rows[torch.randperm(len(rows), generator=generator).to(rows.device)]

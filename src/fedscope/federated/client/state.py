@@ -88,6 +88,7 @@ class ClientState:
         self.model.values[:count] = self.start[:count]
 
     def further(self, layout: RowLayout) -> int:
+        """Return how many numbers of ``layout`` are sent beyond the model, personal ones left out."""
         own = 0 if self._shared is None else int((~self._shared).sum())
         vectors = zip(layout.vectors, layout.sizes, strict=True)
         return sum(size - own * (v.scope == "parameters") for v, size in vectors if not v.replaces_model)
@@ -104,6 +105,7 @@ class ClientState:
         return new if self._shared is None else torch.where(self._shared, new, old)
 
     def masked(self, vector: Tensor) -> Tensor:
+        """Return a correction as far as it acts: not on personal parameters."""
         return vector if self._shared is None else vector * self._shared.to(vector.device)
 
     def shared_vectors(self, vectors: Sequence[Vector], named: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -127,6 +129,7 @@ class ClientState:
             places[name].copy_(vectors)
 
     def rows(self, count: int) -> tuple[Tensor, ...]:
+        """Return the arguments of :meth:`client` for the first ``count`` clients."""
         sizes, last_round = self.relative_size[:count], self.took_part_last_round[:count]
         return self.anchor(count), sizes, self.remembered[:count], last_round, self.label_counts[:count]
 

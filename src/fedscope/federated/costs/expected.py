@@ -59,7 +59,11 @@ def stochdepth_passes(network: ResNet, layers: Sequence[Products], options: Valu
 
 
 def gradaug_passes(scaled: dict[int, list[Products]], side: int, options: Values) -> float:
-    """Return the expected multiply-accumulates of GradAug's n sub-networks, given the layers by side."""
+    """Return the expected multiply-accumulates of GradAug's n sub-networks; each side is as likely.
+
+    ``scaled`` has the layers by side. Widths are rounded to channels, so the mean over them is one over the
+    few networks that there are.
+    """
     divisor, least, (fixed, drawn) = int(options["slim.divisor"]), *_widths(options)
     chosen = sides(options, side)
     counts = sorted({layer.outputs for layer in scaled[side]})
@@ -81,8 +85,8 @@ def gradaug_passes(scaled: dict[int, list[Products]], side: int, options: Values
 def square_law(whole: float, side: int, options: Values) -> float:
     """Return GradAug's cost as the papers print it: multiply-accumulates fall with width² and side².
 
-    ``whole`` is that of the network on images of ``side``. Less than what a step runs, which
-    :func:`gradaug_passes` counts, since channels are not rounded.
+    ``whole`` is that of the network on images of ``side``; means of the width and of the side stand for what
+    is drawn, and channels are not rounded. Less than what a step runs: see :func:`gradaug_passes`.
     """
     least, (fixed, drawn) = _widths(options)
     ratio = fmean(sides(options, side)) / side

@@ -34,7 +34,8 @@ class EvaluationScore:
     def from_sums(cls, sums: Tensor, domains: Sequence[str]) -> "EvaluationScore":
         """Return the score from :func:`score_sums`; domains without a sample are left out.
 
-        FedBN (Li et al. 2021) reports the unweighted mean over domains.
+        FedBN (Li et al. 2021) reports the unweighted mean over domains; with domains of one size, as FedFOR's
+        (Tian et al. 2022), it is the accuracy on all samples.
         """
         there = sums[:, 2] > 0
         means = sums[there, :2] / sums[there, 2:3]

@@ -62,6 +62,7 @@ class TrainingRound:
         self.counters = self.model.counters.clone()
 
     def share_progress(self, done: int) -> int:
+        """Share rank 0's number of rounds ``done`` and its model with all workers; return that number."""
         number = torch.tensor([done])
         self.workers.share(number)
         self.share_model()
@@ -69,6 +70,7 @@ class TrainingRound:
         return int(number)
 
     def prepare(self, round: int) -> list[int]:
+        """Take the data of ``round``, counted from 1; return its clients."""
         federation = self.federation
         rows = federation.rows_in(round)
         if rows is not self.rows:
@@ -118,6 +120,7 @@ class TrainingRound:
                     self._send(trained.pop(place))
 
     def broadcast(self, state: Mapping[str, Tensor]) -> None:
+        """Set the vectors that the clients of the next round receive, and the model they start from."""
         method, size = self.federation.method, self.model.size
         if method.sends_another:
             kept = self.start[:size].to("cpu", torch.float64, copy=True)
@@ -135,6 +138,7 @@ class TrainingRound:
         )
 
     def share_model(self, *, last: bool = False) -> bool:
+        """Give all workers rank 0's model; return whether it says that this is the ``last`` round."""
         told = torch.tensor([last])
         self.workers.share(told, self.start, self.origin, self.counters, self.clients.received)
         return bool(told)

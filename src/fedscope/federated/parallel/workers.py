@@ -75,10 +75,7 @@ class Workers:
                 unpack(message, tensors)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return, on rank 0, the sum of all workers' tensors, which is exact where one alone is not zero.
-
-        Another worker gets its own back, and goes on as soon as rank 0 has taken it.
-        """
+        """Return the sum of all workers' tensors on rank 0, exact where one alone is not zero; else its own."""
         sum_ = tensor.cpu()
         if self.rank:
             self.send(0, sum_)
@@ -112,6 +109,7 @@ def place() -> int:
 
 @contextmanager
 def joined() -> Iterator[Workers]:
+    """Join the group that torchrun has prepared."""
     with _group(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), None) as workers:
         yield workers
 

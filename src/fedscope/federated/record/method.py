@@ -273,6 +273,7 @@ class Method:
 
 
 def parse(text: str, methods: Mapping[str, Method]) -> Method:
+    """Return the sum of the methods named in ``text``, such as ``fedavg+man``; the case does not matter."""
     names = [name.strip() for name in text.lower().split("+")]
     for name in names:
         if name not in methods:

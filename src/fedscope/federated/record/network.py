@@ -74,6 +74,7 @@ class Network:
 
     @property
     def chunk(self) -> int:
+        """Samples whose own gradients are computed at once."""
         return chunk(self.model.values.device, self.model.size)
 
     def gradient(self, values: Tensor, images: Tensor, labels: Tensor) -> Tensor:
@@ -103,7 +104,8 @@ def pooled_first(network: nn.Module) -> nn.Module:
     """Return a plain sequence with every max-pooling before the ReLU that it follows; others as they are.
 
     max(ReLU(x)) = ReLU(max(x)), and the gradient goes the same way, bit for bit: a window without a positive
-    number has none. The layers are the same objects.
+    number has none. Pooled 2×2, the ReLU then reads and writes a quarter of the numbers. The layers are the
+    same objects.
     """
     if type(network) is not nn.Sequential:
         return network

@@ -34,6 +34,7 @@ def tapped(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]
 
 
 def relu_outputs(model: nn.Module) -> list[str]:
+    """Return the names of all ReLU modules of ``model``."""
     return [name for name, module in model.named_modules() if isinstance(module, nn.ReLU)]
 
 

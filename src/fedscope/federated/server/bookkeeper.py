@@ -29,10 +29,7 @@ Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and t
 
 
 def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
-    """Return the bytes sent to and by ``clients`` sampled clients, in float32, without what is personal.
-
-    This is the traffic of a deployment, not that between workers.
-    """
+    """Return the bytes, as float32, that a deployment sends to and gets from so many sampled clients."""
     state = trainer.clients
     size = trainer.model.values.shape[1] - len(state.personal)
     layouts = (state.broadcast, state.uploads)

@@ -15,6 +15,7 @@ from fedscope.storage import remove
 
 
 def done_rounds(federation: Federation, run: RunFolder, training: TrainingRound) -> list[Round]:
+    """Load the newest global model of the run; return the metrics up to it."""
     for leftover in run.folder.rglob(".*.tmp"):  # of a process killed while it wrote
         remove(leftover, below=run.root)
     newest = run.newest

@@ -67,6 +67,7 @@ class RunFiles:
         clock.switch_to("aggregation")
 
     def inside(self, round: int, stack: Sequence[int], trained: Trained) -> None:
+        """Keep the models after local steps that ``--keep-steps`` asks for."""
         training = self.training
         kept = training.kept.inside(round, stack, training.local_steps)
         if kept:

@@ -32,7 +32,10 @@ class WeightedScatter:
 
     @one_thread()
     def add(self, block: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Add K rows, of the ``block``'s tensors (·, size); return their Gram matrix, less the origin."""
+        """Add the rows of the ``block``'s tensors (·, size), K in all, with positive float64 weights (K,).
+
+        Returns the Gram matrix (K, K) of the vectors less the origin.
+        """
         new, total = float(weights.sum()), self._weight + float(weights.sum())
         combine = torch.stack([weights / new, torch.ones_like(weights)])
         gram = torch.zeros(len(weights), len(weights), dtype=torch.float64)

@@ -67,6 +67,7 @@ class Federation:
 
     @property
     def new_clients(self) -> bool:
+        """Whether every round's clients are new ones."""
         return self.settings.partition in FRESH
 
     @property
@@ -109,7 +110,6 @@ class Federation:
         return self.settings.weights or self.method.weights or "n_k"
 
     def weight(self, samples: int) -> int:
-        """Return p_k of a client of ``samples`` before it is divided by the sum over the participants."""
         return local_settings(self.settings, self.weights).weight(samples)
 
     def own_start(self, client: int) -> Tensor | None:

@@ -25,7 +25,8 @@ PARTITIONS = ("alpha", "phi", "rho", "shards", "classes_per_client")
 def settled(settings: Settings, given: dict[str, str]) -> Settings:
     """Return the settings with every name and default resolved; ``given`` are the method's options as typed.
 
-    Two runs are of the same experiment iff their settled settings are equal.
+    Two runs are of the same experiment iff their settled settings are equal. Settling these again changes
+    nothing.
     """
     settings = _named(settings)
     method = parse(settings.method)
@@ -58,7 +59,11 @@ def settled(settings: Settings, given: dict[str, str]) -> Settings:
 
 
 def completed(settings: Settings) -> Settings:
-    """Return a run's settings with the options that its method got since, at what it did without them."""
+    """Return the settings of a run with the options that its method got since, at what it did without them.
+
+    A default that an option has when it is added says what was done before. Methods that are not known here
+    are left as they are.
+    """
     try:
         added = parse(settings.method).values({}, settings.reading)
     except UserError:
@@ -67,6 +72,7 @@ def completed(settings: Settings) -> Settings:
 
 
 def _named(settings: Settings) -> Settings:
+    """Return the settings with registered names of network and data set replaced by MODULE:FACTORY."""
     dataset = resolved(settings.dataset, DATASETS)
     if settings.test_data and not is_own(dataset):
         raise UserError(f"{dataset} has test data; --test-data is for --data MODULE:FACTORY")

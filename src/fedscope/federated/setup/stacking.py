@@ -55,7 +55,8 @@ def _participants(settings: Settings) -> float:
 def _together(settings: Settings, rows: Sequence[Sized]) -> int:
     """Return how many participants of a round have a participant's size and work, itself among them.
 
-    The mean over participants and rounds, Σ_s n_s²/N · m/N: of N clients n_s have s samples, and m take part.
+    The mean over participants and rounds, Σ_s n_s²/N · m/N: of N clients n_s have s samples, and m take part,
+    less the stragglers.
     """
     alike = sum(count**2 for count in Counter(map(len, rows)).values())
     share = _participants(settings) * (1 - settings.stragglers) / len(rows)

@@ -77,9 +77,9 @@ def _panel(record: ClientsRecord, parts: Sequence[Part], name: str) -> Panel:
 
 
 def gap_panel(record: ClientsRecord, one: Flatness) -> Panel:
-    """Return two dumbbells for each client, from its weights (filled) to the global ones (hollow).
+    """Return two dumbbells for each client, of its own function and of the global one.
 
-    One is of the client's own function, the other of the global one.
+    Each runs from the client's weights (filled) to the global ones (hollow).
     """
     parts: list[Part] = []
     for place, (function, name) in enumerate(LOSSES.items()):

@@ -1,8 +1,4 @@
-"""Runs as drawings: accuracy, diagnostics and sharpness by round, accuracy by traffic and by sharpness.
-
-Built from the records of :mod:`fedscope.workflows.run_records`. Runs that differ in nothing but their seed
-are one line or point: the mean over seeds.
-"""
+"""Runs as drawings: accuracy, diagnostics and sharpness by round, accuracy by traffic and by sharpness."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -22,7 +22,10 @@ class SeedGroup:
 
 
 def groups(records: Sequence[RunCurves]) -> list[SeedGroup]:
-    """Return the runs grouped by everything but the seed, named by method where each has its own."""
+    """Return the runs grouped by everything but the seed, named by method where each has its own.
+
+    Of two runs after the same round it does not count how many rounds each was to have.
+    """
     found: dict[str, list[RunCurves]] = {}
     for record in records:
         trained = {name: value for name, value in record.settings.items() if name != "rounds"}
@@ -52,10 +55,12 @@ def percent_band(values: Values) -> Values | None:
 
 
 def rounds_of(group: SeedGroup) -> Values:
+    """Return the numbers of the rounds that all runs of a group have, (m,)."""
     return cut(group.records[0], group.records[0].metrics.round, group)
 
 
 def cut(record: RunCurves, column: Sequence[float], group: SeedGroup) -> Values:
+    """Return a column of the metrics, as far as all runs of the group go."""
     shortest = min(len(one.metrics.round) for one in group.records)
     if not shortest:
         raise UserError(f"{record.run} has no metrics by round: a run from elsewhere has none")
@@ -63,6 +68,7 @@ def cut(record: RunCurves, column: Sequence[float], group: SeedGroup) -> Values:
 
 
 def spread_of(found: Sequence[SeedGroup]) -> str:
+    """Return in words what bands are; nothing where every group has one seed."""
     counts = sorted({len(group.records) for group in found})
     if counts == [1]:
         return ""

@@ -1,7 +1,4 @@
-"""Methods as points: sharpness against accuracy, or against the generalisation gap, with intervals.
-
-A method that adds to another has its colour, and an arrow leads to it.
-"""
+"""Methods as points: sharpness against accuracy, or against the generalisation gap, with intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -55,7 +52,7 @@ def tradeoff_figure(
 ) -> Figure:
     """Draw the points in one panel for each quantity of ``x``, with 95 % intervals along both axes.
 
-    A method is a hollow point, one that adds to it a filled one.
+    A method is a hollow point; one that adds to it is a filled one of its colour, to which an arrow leads.
     """
     if not 1 <= len(points) <= MOST_POINTS:
         raise UserError(f"one figure shows 1 to {MOST_POINTS} methods, not {len(points)}: make several")

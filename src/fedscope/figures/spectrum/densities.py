@@ -32,11 +32,20 @@ def density_figure(
     caption: str = "",
     width: float = style.SINGLE_COLUMN,
 ) -> Figure:
-    """Overlay densities, of records or of ``spectral_density``; the density axis is logarithmic.
+    """Overlay densities, each in its own colour and line style; the density axis is logarithmic.
 
-    It ends just under the lowest bump of any curve, at most ten decades below the highest, so that single
-    outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to the power of
-    ten above the widest broadening σ, under which nothing is resolved.
+    A density is a record's, or what ``spectral_density`` returns. ``labels`` stand in the legend; left out,
+    the curves are numbered.
+
+    The density axis ends just under the lowest bump of any curve, at most ten decades below the highest, so
+    that single outlying eigenvalues stay visible. The symmetric-logarithmic eigenvalue axis is linear up to
+    the power of ten above the widest broadening σ, under which nothing is resolved.
+    ``lambda_max`` marks each checkpoint's largest eigenvalue with a triangle; ``caption``
+    stands above; ``width`` is in inches.
+
+    Raises:
+        UserError: when there is no density, or none is positive anywhere.
+        ValueError: when the numbers of densities, labels and eigenvalues differ.
     """
     if not densities:
         raise UserError("there is no spectrum to draw: compute one with 'fedscope hessian --density'")

@@ -56,7 +56,8 @@ def influence_figure(
     The curve of a checkpoint is the share of its λ_max against the share of samples, those with the largest
     q = vᵀHᵢv first; the grey line is that of equal parts. Where some parts are negative it rises above 1
     before it ends there. A dot stands where the largest 1 % of samples end. On the right are ``images``
-    (K, H, W, C), from 0 to 1, of the ``first`` checkpoint's largest parts, or its classes' or clients' shares.
+    (K, H, W, C), from 0 to 1, of the ``first`` checkpoint's largest parts, or its classes' or its clients'
+    shares.
     """
     if not 1 <= len(curves) <= MOST_CURVES:
         raise UserError(f"one figure shows 1 to {MOST_CURVES} checkpoints, not {len(curves)}: make several")

@@ -27,12 +27,14 @@ class Frame:
 
 
 def is_film(records: Sequence[LandscapeRecord]) -> bool:
+    """Say whether these records are rounds for a film, or one trajectory."""
     if len(records) == 1 and records[0].path:
         return True
     return bool(records) and all(record.directions_of for record in records)
 
 
 def frames(records: Sequence[LandscapeRecord]) -> list[Frame]:
+    """Return one frame per round, in order; of a trajectory, one per mark that is reached."""
     if not is_film(records):
         raise UserError(
             "these records are not rounds of a run: make them with 'fedscope plot-landscape RUN --rounds "

@@ -199,6 +199,7 @@ def _frame(axes: Axes, plane: SurfacePlane, limits: Limits, *, leftmost: bool, n
 
 
 def interpolated(plane: SurfacePlane) -> bool:
+    """Say whether contours are drawn between the grid's points: where these are all finite and few."""
     few = min(plane.values.shape) >= LEAST and max(plane.values.shape) < FINE
     return few and plane.non_finite == 0
 

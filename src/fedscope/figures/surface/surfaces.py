@@ -65,8 +65,16 @@ def landscape_figure(
 ) -> Figure:
     """Draw one column per checkpoint (two bands of three or four columns from five on), with all shared.
 
-    ``both`` has surfaces in space above contours. Known networks are marked on the plane, and where they lie
-    off it a panel below shows their distances. Of a path only as many marks as are ``reached`` are drawn.
+    ``both`` has surfaces in space above contours. The loss at the centre stands under each title (left out:
+    the name of the directions); ``captions`` adds a line there. Known networks are marked on the plane, and
+    where they lie off it a panel below shows their distances. ``metric`` is "loss" or one of the surfaces'
+    metrics. ``scale`` is found from the surfaces unless given, and so is the number of ``columns``;
+    ``title`` stands above all. Of a path only as many marks as are ``reached`` are drawn.
+
+    Raises:
+        UserError: for no or more than eight surfaces (any number in given ``columns``), a grid too small to
+            draw, a metric that was not computed, or no finite value at all.
+        ValueError: when the numbers of surfaces, titles and captions differ.
     """
     if not surfaces or (columns is None and len(surfaces) > MOST_CHECKPOINTS):
         raise UserError(

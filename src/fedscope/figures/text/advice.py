@@ -85,11 +85,13 @@ def redrawn(record: HessianRecord) -> str | None:
 
 
 def who_is_who(record: HessianRecord) -> list[str]:
+    """Return which client each model is of, and which are equal; nothing where no clients' were compared."""
     cross = record.cross_client
     return cross.pairing.lines if cross and cross.pairing else []
 
 
 def holders_unknown(record: HessianRecord) -> str | None:
+    """Return why the influence of the samples is not told by client; None where it is, or was not asked."""
     reason = record.influence and record.influence.clients_reason
     return f"no shares by client: {reason}" if reason else None
 
@@ -105,5 +107,6 @@ def _dominating(name: str, value: float, errors: Mapping[tuple[str, str], float]
 
 
 def plain_form(record: HessianRecord | LandscapeRecord) -> str | None:
+    """Return in words why no faster form of the network was used; None where one was, or there is none."""
     why = record.problem.form_reason
     return why and f"plain PyTorch is used, for the same numbers in more time: in a faster form {why}"

@@ -46,6 +46,7 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:
+    """Return a remark for each record that is sharper though its method's paper finds it flatter."""
     pairs = zip(records[1:], differences_to_first(records), strict=True)
     found = (_surprise(records[0], other, row) for other, row in pairs)
     return [surprise for surprise in found if surprise]

@@ -144,6 +144,7 @@ _USUAL = {"engine": "fedscope", "reading": "paper", "bn": "eval"}  # of no inter
 
 
 def _settings(problems: Sequence[Mapping[str, object]]) -> tuple[dict[str, object], list[str]]:
+    """Split the problems' settings into those that all share, with their values, and the others' names."""
     names = list(dict.fromkeys(name for problem in problems for name in problem if name not in _UNSHOWN))
     differing = [
         name for name in names if any(problem.get(name) != problems[0].get(name) for problem in problems)
@@ -187,6 +188,7 @@ def _notes(
 
 
 def departures(problems: Iterable[ProblemEntry]) -> list[str]:
+    """Return a note for each thing that was measured in the place of the loss's own derivatives."""
     return list(dict.fromkeys(problem.departs for problem in problems if problem.departs))
 
 

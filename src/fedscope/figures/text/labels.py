@@ -85,6 +85,7 @@ def family(name: str, names: Sequence[str]) -> str:
 
 
 def shared_name(names: Sequence[str]) -> str:
+    """Return a common name for several surfaces' axes: without the text in brackets where it differs."""
     found = list(dict.fromkeys(names))
     return found[0] if len(found) == 1 else " / ".join(dict.fromkeys(name.split(" (")[0] for name in found))
 

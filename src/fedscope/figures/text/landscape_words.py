@@ -9,6 +9,7 @@ from fedscope.records.landscape_record import LandscapeRecord
 
 
 def geometry(record: LandscapeRecord) -> Iterator[str]:
+    """Yield a line each: of a loss that jumps, why plain PyTorch was used, curvature, barrier, distances."""
     if record.problem.departs:
         yield record.problem.departs
     if slow := plain_form(record):
