@@ -1,4 +1,7 @@
-"""The gradient of what clients minimise: the task loss where ``gradient_at`` asks, and the parameters' terms."""
+"""The gradient of what clients minimise: the task loss where ``gradient_at`` asks, and the parameters' terms.
+
+One client is differentiated through its module, a stack by one batched computation of all its clients.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

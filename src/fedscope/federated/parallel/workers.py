@@ -75,7 +75,10 @@ class Workers:
                 unpack(message, tensors)
 
     def total(self, tensor: Tensor) -> Tensor:
-        """Return the sum of all workers' tensors on rank 0, exact where one alone is not zero; else its own."""
+        """Return, on rank 0, the sum of all workers' tensors, which is exact where one alone is not zero.
+
+        Another worker gets its own back, and goes on as soon as rank 0 has taken it.
+        """
         sum_ = tensor.cpu()
         if self.rank:
             self.send(0, sum_)

@@ -52,7 +52,10 @@ def _figure(panels: Sequence[Panel], **layout: Any) -> Figure:
 
 
 def against_figure(found: CorrelationRecord, labels: Sequence[str] | None = None) -> Figure:
-    """Draw every quantity, with its 95 % interval, against the gap, with Kendall's τ above."""
+    """Draw every quantity against the gap, a point for each checkpoint, with Kendall's τ above.
+
+    Bars are 95 % intervals of the population's values.
+    """
     named = labels or [label(record.checkpoint) for record in found.records]
     by_name = {one.name: one for one in found.correlations}
     panels = [_against(found, name, _tau(by_name[name]), named) for name in _names(found.records)]
