@@ -58,7 +58,9 @@ class Table:
 def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """Tabulate λ_max, trace and, where any record has them, how many samples carry λ_max, H_N and H_D.
 
-    Settings that all records share stand in the notes, a setting in which they differ gets a column.
+    Settings that all records share stand in the notes, a setting in which they differ gets a column. A value
+    that was not finite reads "not finite", one without information (:mod:`fedscope.statistics.resolution`)
+    "unresolved", a quantity that was not computed "–".
     """
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
