@@ -3,8 +3,8 @@
 #
 # Each client trains on its own data, so each has its own Hessian. H_N is the squared gap between the sizes of
 # two clients' curvatures, H_D the cosine between their directions (Mendieta et al. 2022). Do clients whose
-# data are more unequal agree less? Here are two runs: three or four classes each, nearly every class with one
-# client alone (α = 0.1), and nearly the same mixture for all (α = 10).
+# data are more unequal agree less? Here are two runs: nearly all images of a client of three or four classes,
+# and nearly every class with one client (α = 0.1); and nearly the same mixture for all (α = 10).
 
 # %%
 import fedscope
@@ -55,8 +55,9 @@ found[0.1].figure("clients")
 # %% [markdown]
 # ## Where they went
 #
-# The plane in which the clients' models lie around the global one, and the loss on all samples there. Their
-# average, in the middle, is lower than each of them: no client has seen all classes.
+# The plane in which the clients' models lie around the global one, and the loss on 128 samples of all
+# clients there. Their average, in the middle, is lower than each of them: of most classes a client has hardly
+# any images.
 
 # %%
 from scipy.interpolate import RegularGridInterpolator

@@ -19,9 +19,9 @@ _ = runs["fedsam"].plot(axes)
 # %% [markdown]
 # ## The same samples, the same probes
 #
-# Measured on common samples and probes, differences have smaller errors than the values themselves. A
-# verdict is given where the interval leaves out zero, and all verdicts of a table together are right with
-# 95 %.
+# Measured on common samples and probes, differences have smaller errors than those of the two values would
+# suggest. A verdict is given where zero is ruled out with all differences of the table judged together: all
+# verdicts of a table are right with 95 %.
 
 # %%
 comparison = fedscope.compare(*runs.values(), samples=512, registry="runs")

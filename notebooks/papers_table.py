@@ -35,7 +35,7 @@ len(rows), list(rows[0])
 # %% [markdown]
 # ## A run of the table
 #
-# Every number leads to a run, whose settings, rounds and weights are there.
+# Every number leads to a run, whose settings and rounds are there; `make papers` brings back its weights.
 
 # %%
 registry = fedscope.Registry(papers)
