@@ -23,11 +23,9 @@ class DeferredNames:
 
     @property
     def all(self) -> list[str]:
-        """The names in order."""
         return sorted(self._modules)
 
     def get(self, name: str) -> Any:
-        """Import a name into the package."""
         module = self._modules.get(name)
         if module is None:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
@@ -42,7 +40,6 @@ class CallableModule(ModuleType):
     _called: tuple[str, str]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
         module, name = self._called
         return getattr(import_module(module), name)(*args, **kwargs)
 

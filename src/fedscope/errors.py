@@ -42,17 +42,13 @@ def mend(error: BaseException) -> str | None:
 
 
 def shortened(text: object, most: int = 300) -> str:
-    """Return a text, or what an exception says, as one line of at most so many letters, cut between words."""
     from textwrap import shorten  # imported only for a fault
 
     return shorten(str(text), most, placeholder=" …")
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the known name nearest to ``name``, or ``""`` if none is near.
-
-    Upper and lower case count as the same letter. The first that begins with ``name`` comes first.
-    """
+    """Return ``"; did you mean 'x'?"`` with the known name nearest to ``name``, or ``""`` if none is near."""
     from difflib import get_close_matches  # imported only for a fault
 
     by_lower = {one.lower(): one for one in known}
@@ -62,7 +58,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 def no_file(path: Path, kind: str = "file") -> UserError:
-    """Return that there is nothing at ``path``, with the nearest name of its kind in its folder."""
     alike = list[Path]()
     with suppress(OSError):
         alike += (one for one in path.parent.iterdir() if one.suffix == path.suffix)
@@ -74,10 +69,7 @@ def no_file(path: Path, kind: str = "file") -> UserError:
 def check_keywords(
     function: Callable[..., object], given: Mapping[str, object], known: type, **named: object
 ) -> None:
-    """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any.
-
-    The choices among their values, and among those of ``named`` parameters, are checked too.
-    """
+    """Refuse further keywords of a function that the TypedDict ``known`` lacks: Python passes any."""
     from inspect import signature  # imported at the first call
 
     further = known.__annotations__
@@ -92,12 +84,7 @@ def check_keywords(
 
 
 def check_choices(annotated: object, **values: object) -> None:
-    """Refuse a text that is none of the literals that the annotation of its name has.
-
-    Args:
-        annotated: a function, or a class with annotated fields.
-        **values: by name. One whose annotation takes any text is not checked.
-    """
+    """Refuse a text that is none of the literals of its name's annotation; ``str`` takes any text."""
     from typing import get_type_hints  # imported at the first call
 
     hints = get_type_hints(annotated) if values else {}

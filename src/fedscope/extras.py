@@ -9,12 +9,7 @@ from fedscope.errors import UserError
 
 @contextmanager
 def needed(extra: str, what: str) -> Iterator[None]:
-    """Answer an import that fails inside, because a package is not installed, with how to install it.
-
-    Args:
-        extra: the optional dependencies of ``pyproject.toml`` that have the package.
-        what: what needs it, the subject of the message.
-    """
+    """Answer an import that fails inside with how to install ``extra``; ``what`` begins the message."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -25,7 +20,6 @@ def needed(extra: str, what: str) -> Iterator[None]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the version of each of the packages that is installed."""
     found = {}
     for name in packages:
         with suppress(PackageNotFoundError):

@@ -45,7 +45,6 @@ def imported(reference: str, flag: str) -> Any:
 
 
 def called(reference: str, flag: str) -> Any:
-    """Call the function at ``MODULE:FUNCTION`` without arguments and return its result."""
     function = imported(reference, flag)
     try:
         return function()
@@ -54,15 +53,11 @@ def called(reference: str, flag: str) -> Any:
 
 
 def reason(error: BaseException, module: str = "") -> str:
-    """Return an exception as one line, with the last line of the user's own code that it passed.
-
-    ``module`` is the name of the user's module, which may be installed: its package is their own code.
-    """
+    """Return an exception as one line, with the last line of the user's code or of ``module``'s package."""
     return f"{type(error).__name__}: {error}{_place(error, module)}"
 
 
 def _place(error: BaseException, module: str) -> str:
-    """Return the file and line of the last frame of the user's own code, in brackets; or nothing."""
     mine = _files(module)
     frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
     own = [(file, line) for file, line in frames if _is_own(file, mine)]

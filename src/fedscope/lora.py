@@ -47,7 +47,6 @@ class LoRA:
         return f"r={self.r},alpha={self.alpha:g}{targets}"
 
     def config(self, base: str) -> Any:
-        """Return peft's ``LoraConfig`` on the network called ``base``."""
         with extras.needed(EXTRA, "--lora"):
             from peft import LoraConfig
         return LoraConfig(

@@ -33,7 +33,6 @@ def is_own(name: str) -> bool:
 
 
 def has_code(name: str) -> bool:
-    """Say whether a network is made by code of the user's own, which may change; not a pretrained one."""
     return is_own(name) and not pretrained.is_network(name)
 
 
@@ -55,7 +54,6 @@ def reference_to(factory: Callable[..., object]) -> str:
 
 
 def is_of_session(reference: str) -> bool:
-    """Say whether a reference is to an object that was given in a Python session, this one or another."""
     return reference.partition(":")[0] == SESSION
 
 
@@ -66,7 +64,6 @@ def registered(group: str) -> dict[str, str]:
 
 
 def resolved(name: str, group: str) -> str:
-    """Return the MODULE:FACTORY that is registered as ``name``, or ``name``."""
     return registered(group).get(name, name)
 
 
@@ -114,7 +111,6 @@ def digest(*references: str) -> str:
 
 
 def package_digest(reference: str) -> str:
-    """Return the SHA-256 of the Python files of the package of MODULE:NAME; "" where there are none."""
     file = located(reference.partition(":")[0].partition(".")[0]) or located(reference)
     if file is None:
         return ""
@@ -129,14 +125,10 @@ def package_digest(reference: str) -> str:
 
 
 def vouched(references: tuple[str, ...], recorded: str, flag: str, group: str, *, named: bool) -> str:
-    """Return a note if the code has changed since the hash ``recorded`` was taken, else "".
+    """Return a note if the code has changed since its :func:`digest` was ``recorded``, else "".
 
-    Args:
-        references: the code that a checkpoint names.
-        recorded: their :func:`digest` at that time.
-        flag: the option that names such code.
-        group: the entry points that register such code.
-        named: the user has named them, so that they may be run in any case.
+    Code that the user has ``named`` may be run in any case; ``group`` are the entry points that register such
+    code, and ``flag`` is the option that names it.
     """
     if any(map(pretrained.is_content, references)):
         return pretrained.unchanged(references, recorded, flag, named=named)

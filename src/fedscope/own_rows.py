@@ -33,11 +33,8 @@ _OF_CLASSES = (functional.cross_entropy, functional.nll_loss)
 class DatasetRows:
     """A data set by its rows.
 
-    Attributes:
-        parts: the rows of each batch, int64.
-        notes: a line for whatever a loader would do otherwise.
-        random: whether rows differ from one reading to the next: not; as the generators of torch, NumPy and
-            Python draw, so that a seed repeats them; or as another one does.
+    ``parts`` are the rows of each batch, int64. ``random`` says whether rows differ from one reading to the
+    next: not; as the generators of torch, NumPy and Python draw, so that a seed repeats them; or otherwise.
     """
 
     parts: tuple[Tensor, ...]
@@ -66,10 +63,7 @@ class DatasetRows:
 
 
 def rows_of(data: Any, batch_size: int) -> DatasetRows | None:
-    """Return the rows of a data set, a loader, a stream or a list of samples; None of anything else.
-
-    A stream (``IterableDataset``) is run through once.
-    """
+    """Return the rows of a data set, loader, stream (run through once) or list of samples; None of others."""
     rows = _found(data, batch_size)
     if rows is None or not rows.parts:
         return rows
@@ -96,10 +90,7 @@ def pair(batch: Any) -> tuple[tuple[Any, Any], bool]:
 
 
 def arrays(data: Any) -> tuple[tuple[Tensor, Tensor], bool] | None:
-    """Return (inputs, targets) that are one tensor or array each, as tensors; None of anything else.
-
-    The truth value is whether the samples' numbers came as a third.
-    """
+    """Return (inputs, targets) of one tensor or array each, and whether numbers were a third; or None."""
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return None
     if not all(isinstance(part, Tensor | np.ndarray) and part.ndim for part in data):
@@ -116,7 +107,6 @@ def class_numbers(targets: Tensor) -> Tensor:
 
 
 def takes_classes(loss: object) -> bool:
-    """Say whether a loss is PyTorch's cross-entropy, or its likelihood, whose whole targets are classes."""
     loss = getattr(loss, "func", loss)  # of functools.partial
     if isinstance(loss, TaskLoss):
         return loss.own is None
@@ -226,7 +216,6 @@ def _has_index(data: object) -> bool:
 
 
 def _are_samples(data: object) -> bool:
-    """Say whether this is a list of (input, class)."""
     first = data[0] if isinstance(data, list) and data else None
     if not isinstance(first, tuple) or len(first) not in (2, 3):
         return False

@@ -44,8 +44,7 @@ class Pairing(Plain):
 
     @classmethod
     def of(cls, whose: Mapping[int, tuple[Told, str]], hashes: Mapping[int, str], sha256: str) -> "Pairing":
-        """Return the pairing of clients: how each was told and its source, the hashes of their models and
-        of the global one."""
+        """Return the pairing of clients; ``whose`` has how each was told, and its source."""
         same: dict[str, list[int]] = {}
         for client, found in sorted(hashes.items()):
             same.setdefault(found, []).append(client)
@@ -62,7 +61,6 @@ class Pairing(Plain):
 
     @property
     def lines(self) -> list[str]:
-        """Who is who, and who is equal, each in a line."""
         sources = [f" is {source}" for source in self.sources] or [""] * len(self.numbers)
         found = [f"{_clients(map('{}{}'.format, self.numbers, sources))}: {numbered(self.told)}"]
         alike = [f"{_clients(group)} have equal models" for group in self.equal]
@@ -72,7 +70,6 @@ class Pairing(Plain):
 
 
 def numbered(told: Told) -> str:
-    """Return how numbers were told; of an order of appearance also what would say whose the models are."""
     mend = MENDS.get(told)
     return f"numbered {HOW[told]}" + (f", which does not say whose data are whose; {mend}" if mend else "")
 

@@ -6,7 +6,6 @@ from threading import Thread
 
 
 def end_with_parent() -> None:
-    """End this process as soon as the one that started it is gone; a thread waits for that."""
     Thread(target=_wait, daemon=True).start()
 
 

@@ -25,22 +25,18 @@ _WEIGHTS = (
 
 
 def is_network(reference: str) -> bool:
-    """Say whether a reference is to a pretrained network."""
     return reference.partition(":")[0] == NETWORK
 
 
 def is_data(reference: str) -> bool:
-    """Say whether a reference is to files of text or images, which the network's own processor prepares."""
     return reference.partition(":")[0] in (TEXT, IMAGES)
 
 
 def is_content(reference: str) -> bool:
-    """Say whether a reference is to content, and not to code."""
     return is_network(reference) or is_data(reference)
 
 
 def name(reference: str) -> str:
-    """Return the folder, or the name of the hub, of a pretrained network."""
     scheme, _, rest = reference.partition(":")
     if scheme != NETWORK or not rest:
         raise UserError(f"a pretrained network is hf:FOLDER or hf:NAME of the hub, not {reference!r}")
@@ -107,7 +103,6 @@ def parts(reference: str) -> tuple[Path, int | None]:
 
 
 def files(reference: str) -> tuple[Path, int | None]:
-    """Return the file or folder of data that is there, and the tokens of a sequence if said."""
     path, length = parts(reference)
     if not path.exists():
         raise UserError(f"{reference}: there is no file or folder {str(path)!r}")
@@ -136,12 +131,8 @@ def digest(reference: str, called: str = "") -> str:
 def is_copy(reference: str, original: str, recorded: str, others: Sequence[str] = ()) -> bool:
     """Say whether a reference is to the content of ``original``, in whichever place.
 
-    Args:
-        reference: to where it is now.
-        original: what it was called when it was hashed.
-        recorded: that hash, of ``original`` and ``others`` together; "" where there is none: then data of the
-            same kind, in sequences of the same length, may be it.
-        others: what was hashed with it, and has not moved.
+    ``recorded`` is the hash of ``original`` and the ``others`` together; where it is "", data of the same
+    kind, in sequences of the same length, may be it.
     """
     if is_network(reference) or is_network(original):
         return is_network(reference) and bool(recorded) and digest(reference) == recorded
@@ -155,11 +146,7 @@ def is_copy(reference: str, original: str, recorded: str, others: Sequence[str] 
 def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: bool) -> str:
     """Return a note if content is another than that of the hash ``recorded``, else "".
 
-    Args:
-        references: networks or data that a checkpoint names.
-        recorded: the hash of all of them at that time.
-        flag: the option that names them.
-        named: the user has named them, so that other content may be used, and a network fetched.
+    What the user has ``named`` may be other content, and a network fetched.
     """
     now = combined(map(digest, references))
     if now == recorded:
@@ -182,7 +169,6 @@ def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: b
 
 
 def combined(hashes: Iterable[str]) -> str:
-    """Return one hash of several; the only one as it is; "" where one is missing."""
     found = list(hashes)
     if not all(found):
         return ""

@@ -30,7 +30,6 @@ def torch_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> to
 
 
 def numpy_stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
-    """Return a fresh ``numpy.random.Generator`` for this key."""
     return np.random.default_rng(key(seed, purpose, round, client))
 
 

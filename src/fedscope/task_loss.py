@@ -28,7 +28,6 @@ class TaskLoss:
 
     @property
     def function(self) -> Loss:
-        """The loss as a user knows it."""
         return self.own or self
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -38,7 +37,6 @@ class TaskLoss:
         return cross_entropy(logits, targets) if self.tokens is None else self.each(logits, targets).mean()
 
     def total(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the sum over the samples."""
         if self.own is not None:
             return len(targets) * self.own(logits, targets)
         if self.tokens is None:

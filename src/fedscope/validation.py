@@ -56,7 +56,6 @@ class Plain(BaseModel):
 
     @classmethod
     def read(cls, content: Any, what: str = "the record") -> Self:
-        """Return the model of JSON content."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
@@ -67,18 +66,11 @@ class Plain(BaseModel):
         return dict(self._json)
 
     def edited(self, **changes: Any) -> Self:
-        """Return the record with other JSON under some of its keys."""
         return type(self).model_validate({**self._json, **changes})
 
 
 def refusal(error: ValidationError, schema: Node, *, flags: bool = False) -> str:
-    """Return what is wrong with the first field that ``error`` names.
-
-    Args:
-        error: pydantic's.
-        schema: the JSON schema of what was validated.
-        flags: the fields are options of the command line, ``batch_size`` is ``--batch-size``.
-    """
+    """Return what is wrong with the first field of ``error``; ``flags``: fields are options, ``--name``."""
     first = _first(error.errors(include_url=False))
     tags = [part for part in first["loc"] if str(part).startswith("fedscope/")]
     loc = [part for part in first["loc"] if part not in tags]
@@ -115,7 +107,6 @@ def _first(faults: Sequence[ErrorDetails]) -> ErrorDetails:
 
 
 def _node(schema: Node, loc: Sequence[int | str]) -> Node:
-    """Return the schema of the field at ``loc``; an empty one where that leads nowhere."""
     node = schema
     for part in loc:
         node = _resolved(schema, node)

@@ -36,14 +36,10 @@ def add(
 
     Args:
         path: a file, or a folder of a layout that :mod:`fedscope.adoption.layouts` knows.
-        identity: network and data.
-        registry: where to.
-        name: of the run.
         known: see :class:`Adopted`.
         round: that the newest global model is of, where its file does not say; else 0.
         clients: the clients' files where they are not beside it, as :func:`look` takes them.
-        entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`.
-        client_entry: the same in the clients' files; by default as ``entry``.
+        entry: see :func:`fedscope.checkpoints.foreign.fitting.fit`; ``client_entry`` is by default the same.
         bn: ``recalibrate``: BatchNorm's statistics may lack, and every measurement has to estimate them.
     """
     layout = look(path, clients)
@@ -88,7 +84,6 @@ class _Files:
     def fitted(
         self, file: Path, tensors: Mapping[str, Tensor], client: int | None = None
     ) -> tuple[ModelSpec, Fitted]:
-        """Return the network and state of a file's ``tensors``, a client's or a global model's."""
         flag = "--entry" if client is None else "--client-entry"
         what = f"{file} (client {client})" if client is not None else str(file)
         spec, fitted = self.identity.fitted(tensors, what, self.entries[flag], flag=flag, bn=self.bn)
@@ -99,7 +94,6 @@ class _Files:
 
     @property
     def notes(self) -> Iterator[str]:
-        """A line for each change, with the files that it is of where these are not the global model alone."""
         every = len(self.names)
         for note, names in self.changes.items():
             which = f"all {every}" if len(names) == every else f"{len(names)} of {every}"

@@ -19,16 +19,10 @@ from fedscope.storage import move
 
 
 class Adopted:
-    """Writes a run that another program trained.
+    """Writes a run that another program trained; its ``name`` must not be taken.
 
-    Args:
-        registry: where to.
-        name: of the run; it must not be taken.
-        model: the network of all its checkpoints.
-        identity: what it was trained on, and the rows of each client where these are known.
-        source: the file, folder or program that it comes from.
-        known: the settings that are known, by the names of :class:`Settings`; the others count as unknown.
-        notes: what was renamed or left out.
+    ``known`` are settings by the names of :class:`Settings`, the others count as unknown; ``notes`` say what
+    was renamed or left out.
     """
 
     def __init__(
@@ -73,7 +67,6 @@ class Adopted:
         told: Told = "run",
         origin: str = "",
     ) -> CheckpointInfo:
-        """Return the description of the checkpoint of a round: global, or a client's upload."""
         if client is None:
             samples = sum(self._rows.spec.counts) if self._rows else self.data.train_samples
         return CheckpointInfo.model_validate(
@@ -95,7 +88,6 @@ class Adopted:
         )
 
     def tell(self, notes: Sequence[str]) -> None:
-        """Write into the manifest what was renamed or left out."""
         manifest = self.run.manifest()
         assert manifest.added is not None
         added = manifest.added.model_copy(update={"notes": (*manifest.added.notes, *notes)})
@@ -113,13 +105,11 @@ class Adopted:
         self._newest = round
 
     def finish(self) -> None:
-        """Make the newest global model the final one."""
         if self._newest is not None:
             move(self.run.last, self.run.final, below=self.run.root)
             self._newest = None
 
     def after_round(self, state: Mapping[str, Tensor], round: int) -> None:
-        """Write the global model after ``round`` rounds."""
         save_checkpoint(self.run.after_round(round), state, self.info(round))
 
     def average(self, name: str, state: Mapping[str, Tensor], round: int) -> None:

@@ -32,10 +32,8 @@ _CLIENT = re.compile(r"(?:client|arr)?[_. -]?([0-9]{1,9})", re.IGNORECASE)
 def read_partition(path: Path, samples: int) -> ClientRows:
     """Return the rows that ``path`` names, of a training set of so many samples.
 
-    Args:
-        path: a mapping from each client's number to its rows, or a list of rows for each client, as JSON; or
-            an array for each client, as ``.npz``.
-        samples: of the training set, whose first row is 0.
+    It has a mapping from each client's number to its rows, or a list of rows for each client, as JSON; or an
+    array for each client, as ``.npz``. Rows count from 0.
     """
     if not path.is_file():
         raise no_file(path)
@@ -92,7 +90,6 @@ class Identity:
         flag: str = "--entry",
         bn: BatchNormMode = "eval",
     ) -> tuple[ModelSpec, Fitted]:
-        """Return the variant and the state that ``tensors`` are; for the arguments see :func:`fit`."""
         refusal: UserError | None = None
         for spec, wanted in self.variants:
             unread = [name for name in wanted if name.endswith(STATISTICS)]
@@ -119,7 +116,6 @@ def identify(
         model: a name of the catalogue, ``MODULE:FACTORY``, or a module.
         dataset: a name of the catalogue; ``MODULE:FACTORY`` of one's own data, as for training: one data set,
             or one for each client; with a network of the user's own also any other name.
-        data_dir: where the data set is.
         augmentation: the pipeline whose normalisation the network was trained with; None: the set's first.
         test_data: ``MODULE:FACTORY`` of the samples to evaluate on, of one's own data.
         partition: a file of each client's rows, as :func:`read_partition` takes it.

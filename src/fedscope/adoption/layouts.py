@@ -66,7 +66,6 @@ class RunLayout:
                 yield client, self.rows, f"row {client} of {self.rows.name}", {"": row}
 
     def table(self) -> Tensor:
-        """Return the array of ``rows``, (clients, numbers)."""
         assert self.rows is not None
         table = read(self.rows)[""]
         if table.ndim != 2 or not len(table):

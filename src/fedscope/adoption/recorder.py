@@ -220,7 +220,6 @@ class Recorder:
 
 
 def scores(logged: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those scores that a program has logged, each under a name of its own."""
     return {score: found[logged[score]] for score in SCORES if logged.get(score) in found}
 
 

@@ -41,7 +41,6 @@ class Pipeline:
 
     @property
     def draws(self) -> bool:
-        """Whether anything is drawn for an image."""
         return bool(self.photo or self.flip or self.crop or self.anew)
 
     def test(self, store: Store, rows: Tensor | None = None) -> Tensor:

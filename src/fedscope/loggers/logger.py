@@ -46,7 +46,6 @@ def key(manifest: Manifest) -> str:
 
 
 def settings_of(manifest: Manifest) -> dict[str, object]:
-    """Return a run's settings as plain values, the method's options among them."""
     settings = manifest.settings.model_dump(mode="json")
     options: dict[str, object] = settings.pop("options")
     return {**settings, **options}

@@ -26,7 +26,6 @@ class MLflow:
         self._id: str | None = None
 
     def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
-        """Begin a run of MLflow, or go on with it."""
         self._client = self._library.MlflowClient()
         experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT))
         tag = key(run.manifest())
@@ -51,7 +50,6 @@ class MLflow:
         self._client.log_batch(self._id, metrics=entries)
 
     def close(self) -> None:
-        """Mark the run as finished."""
         if self._id is not None:
             self._client.set_terminated(self._id)
 

@@ -17,17 +17,11 @@ FLAG = "--log"
 
 
 def names() -> list[str]:
-    """Return the names that loggers have: fedscope's own, then those of other packages."""
     return [*LOGGERS, *registered(GROUP)]
 
 
 def logger(name: str) -> Logger:
-    """Return a new logger.
-
-    Args:
-        name: one of :data:`LOGGERS`, an entry point of the group ``fedscope.loggers``, or MODULE:FACTORY,
-            which is called without arguments.
-    """
+    """Return a new logger: one of :data:`LOGGERS`, of another package's, or what MODULE:FACTORY makes."""
     if name in LOGGERS:
         return LOGGERS[name]()
     if ":" not in name and name not in names():

@@ -16,12 +16,8 @@ def logged(
 ) -> Iterator[Callable[[Round], None]]:
     """Open the loggers, yield what takes each new round, and close them.
 
-    A logger that lacks earlier rounds, because it is new or a process was killed, gets these first.
-
-    Args:
-        run: whose metrics they are.
-        loggers: by their names for messages.
-        note: is told, once for each, of a logger that fails.
+    A logger that lacks earlier rounds, because it is new or a process was killed, gets these first. One that
+    fails later is told to ``note``, once.
     """
     group = _Several(loggers, note)
     try:

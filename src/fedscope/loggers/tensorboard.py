@@ -26,12 +26,10 @@ class TensorBoard:
         return 0
 
     def log(self, round: int, metrics: Numbers) -> None:
-        """Write the numbers of a round, to be seen at once."""
         for name, number in metrics.items():
             self._writer.add_scalar(name, number, round)
         self._writer.flush()
 
     def close(self) -> None:
-        """Close the event file."""
         if self._writer is not None:
             self._writer.close()

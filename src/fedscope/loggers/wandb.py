@@ -28,7 +28,6 @@ class WandB:
         self._root = Path()
 
     def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
-        """Begin a run of W&B, or go on with it."""
         folder, self._root = run.folder / "wandb", run.root
         make_folder(folder, below=run.root)
         self._noted = folder / "last_round"
@@ -44,11 +43,9 @@ class WandB:
         return int(read_text(self._noted)) if self._noted.exists() else 0
 
     def log(self, round: int, metrics: Numbers) -> None:
-        """Log the numbers of a round at the step of that number."""
         self._run.log(dict(metrics), step=round)
         write_text(self._noted, str(round), below=self._root)
 
     def close(self) -> None:
-        """Wait until all is written or sent."""
         if self._run is not None:
             self._run.finish()

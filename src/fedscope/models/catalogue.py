@@ -55,12 +55,10 @@ class CatalogueNetwork:
     shortcuts: tuple[str, ...] = ()  # the options to choose from, the default first
 
     def takes(self, side: int) -> bool:
-        """Say whether the network works on images of ``side`` × ``side`` pixels."""
         return side == self.side if self.least is None else side >= self.least
 
     @property
     def sides(self) -> str:
-        """What :meth:`takes` says, in words."""
         if self.least is None:
             return f"{self.side}-pixel images"
         return f"images of {self.least} pixels or more" if self.least > 1 else "images of any size"
@@ -116,7 +114,6 @@ NETWORKS = {
 
 
 def find(name: str) -> CatalogueNetwork:
-    """Return the record of the network ``name``."""
     if name not in NETWORKS:
         known = (*NETWORKS, *registered(MODELS))
         hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"

@@ -27,7 +27,6 @@ class Operations:
 
     @property
     def total(self) -> int:
-        """The papers' count."""
         return self.products + self.pooled
 
 
@@ -52,13 +51,11 @@ def operations(function: Callable[[], object]) -> Operations:
 
 
 def norm_affine(model: nn.Module) -> int:
-    """Return how many of the parameters scale or shift a normalisation's output."""
     layers = (module for module in model.modules() if isinstance(module, Normalisation))
     return sum(parameter_count(layer) for layer in layers)
 
 
 def norm_statistics(model: nn.Module) -> int:
-    """Return the number of scalars Q that BatchNorm keeps of what it has seen."""
     return sum(buffer.numel() for buffer in model.buffers() if buffer.is_floating_point())
 
 

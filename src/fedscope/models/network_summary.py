@@ -38,7 +38,6 @@ class NetworkSummary:
 
 
 def summary(model: nn.Module, channels: int, side: int) -> NetworkSummary:
-    """Return what ``model`` (of the catalogue) is on images (B, ``channels``, ``side``, ``side``)."""
     found, outputs = list(_stages(model)), list[tuple[int, ...]]()
 
     def keep(_module: nn.Module, _inputs: object, output: Tensor) -> None:

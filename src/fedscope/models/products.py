@@ -24,7 +24,6 @@ class Products:
     slims: tuple[bool, bool]  # inputs, outputs
 
     def at(self, width: float, divisor: int = 8) -> int:
-        """Return the multiply-accumulates where the layer uses its first channels."""
         inputs, outputs = (
             slim_channels(count, width, divisor) if slim else count
             for count, slim in zip((self.inputs, self.outputs), self.slims, strict=True)

@@ -113,10 +113,7 @@ BlockMaker = Callable[[int, int, int, bool], Block]
 def grouped(
     make: BlockMaker, inputs: int, planes: Sequence[int], counts: Sequence[int], expansion: int = 1
 ) -> list[nn.Sequential]:
-    """Return groups of ``counts`` blocks on ``inputs`` channels; every group but the first halves the sides.
-
-    A block of p ``planes`` has ``expansion``·p outputs.
-    """
+    """Return groups of blocks of ``expansion``·planes outputs; all but the first group halve the sides."""
     groups = []
     for index, (width, count) in enumerate(zip(planes, counts, strict=True)):
         group = []
@@ -128,12 +125,10 @@ def grouped(
 
 
 def small_stem(channels: int, outputs: int, norm: Norm = nn.BatchNorm2d) -> nn.Sequential:
-    """Return the stem for small images: a 3×3 convolution that keeps the sides."""
     return nn.Sequential(nn.Conv2d(channels, outputs, 3, 1, 1, bias=False), norm(outputs), nn.ReLU())
 
 
 def large_stem(channels: int, outputs: int) -> nn.Sequential:
-    """Return the stem for large images: a 7×7 convolution and a 3×3 max-pool, each halving the sides."""
     convolution = nn.Conv2d(channels, outputs, 7, 2, 3, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
 
@@ -167,7 +162,6 @@ class ResNet(nn.Module):
 
     @property
     def groups(self) -> list[nn.Sequential]:
-        """The groups of blocks, ``layer1`` first."""
         names = (f"layer{index}" for index in range(1, self.depth + 1))
         return [cast(nn.Sequential, self.get_submodule(name)) for name in names]
 
@@ -184,7 +178,6 @@ class ResNet(nn.Module):
 
 
 def blocks(model: nn.Module) -> list[Block]:
-    """Return the residual blocks of ``model`` from input to output; none where it is not residual."""
     return [module for module in model.modules() if isinstance(module, Block)]
 
 

@@ -29,7 +29,6 @@ def keep_probabilities(count: int, last: float, schedule: Schedule = "code") -> 
 
 
 def set_depth(model: nn.Module, last: float, schedule: Schedule = "code") -> None:
-    """Give every block of ``model`` its keep probability."""
     if not isinstance(model, ResNet):
         raise UserError(
             f"stochastic depth drops residual branches, and {type(model).__name__} has none; "

@@ -40,7 +40,6 @@ class Encoder(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, z: Tensor) -> Tensor:
-        """Map tokens (B, T, D) to (B, T, D)."""
         z = z + self.attention(self.norm1(z))
         out: Tensor = z + self.mlp(self.norm2(z))
         return out

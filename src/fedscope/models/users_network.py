@@ -50,15 +50,9 @@ def check_classifier(
 ) -> int:
     """Return how many classes the network has, after a step on a few samples, which leave no trace.
 
-    With a loss of the user's own, what the network returns is between the two; it has one class where that
-    is no logits of classes.
-
-    Args:
-        model: float32, on the CPU.
-        reference: what it is called in errors.
-        inputs, wanted: samples (B, …) and their classes (B,); or sequences and what follows, both (B, T).
-        loss: of logits and what is wanted.
-        classes: how many there must be at least.
+    ``inputs`` and ``wanted`` are samples (B, …) and their classes (B,), of which there must be at least
+    ``classes``; or sequences and what follows, both (B, T). With a loss of the user's own, what the network
+    returns is between the two; it has one class where that is no logits of classes.
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
     kinds = {t.dtype for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()}

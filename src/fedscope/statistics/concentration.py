@@ -27,7 +27,6 @@ class GroupShare:
 
 
 def ranked(parts: Sequence[float]) -> list[int]:
-    """Return the positions (N,) of the parts, the largest first; equal ones in their order."""
     return sorted(range(len(parts)), key=lambda i: -parts[i])
 
 
@@ -38,13 +37,11 @@ def top_share(parts: Sequence[float]) -> tuple[int, float]:
 
 
 def shares(parts: Sequence[float]) -> list[float]:
-    """Return the share (N,) of each part alone."""
     total = math.fsum(parts)
     return [part / total if total > 0 else math.nan for part in parts]
 
 
 def share_of(parts: Sequence[float], chosen: Sequence[int]) -> float:
-    """Return the share of the parts at the positions ``chosen``."""
     total = math.fsum(parts)
     return math.fsum(parts[i] for i in chosen) / total if total > 0 else math.nan
 

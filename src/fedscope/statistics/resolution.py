@@ -23,11 +23,8 @@ def is_resolved(
 ) -> bool:
     """Say whether an estimate of a quantity between ``low`` and ``high`` says anything about it.
 
-    Args:
-        value: as estimated, not cut to the range; unresolved where it is ``None`` or not finite.
-        interval: the 95 % interval; ``None`` or NaN where no error is known, so that the value alone decides.
-        low: the least that the quantity can be.
-        high: the most.
+    ``value`` is not cut to the range. ``interval`` is that of 95 %, ``None`` or NaN where no error is known;
+    then the value alone decides.
     """
     if value is None or not math.isfinite(value):
         return False

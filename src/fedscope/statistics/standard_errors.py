@@ -9,7 +9,6 @@ from torch import Tensor
 
 
 def mean_stderr(values: Sequence[float]) -> float:
-    """Return the standard error of the mean of independent values; NaN for fewer than two."""
     if len(values) < 2:
         return math.nan
     return float(torch.tensor(values, dtype=torch.float64).std() / len(values) ** 0.5)

@@ -4,12 +4,6 @@ Functions that change something take ``below``. With a folder (a registry's root
 component of the path below it is opened by descriptor and without following a link, and only real folders and
 regular files are touched. With ``None`` the path is one that the user typed: links are followed, but where it
 leads there must be nothing yet, or a regular file. New files and folders get what the umask leaves.
-
-door       the walk from the root to a folder, and what an entry of it is
-reading    regular files only, of bounded size
-writing    files and folders that appear whole or not at all, synced
-removing   files, trees, old entries; renaming
-locks      between processes
 """
 
 import sys

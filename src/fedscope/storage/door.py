@@ -36,7 +36,6 @@ def kind(name: str | Path, folder: int | None = None, *, follow: bool = False) -
 
 
 def refusal(path: Path, found: str, wanted: str = "file") -> UserError:
-    """Return the error for a path at which something else than a file or a folder is."""
     if found == "link":
         return UserError(
             f"{path} is a link, and through links nothing is written, renamed or deleted here; replace it by "
@@ -53,7 +52,6 @@ def check(path: Path, folder: int, *wanted: str) -> None:
 
 
 def nothing_behind(path: Path) -> UserError:
-    """Return the error for a link that leads to nothing, or to itself."""
     return UserError(
         f"{path} is a link that leads to nothing ({path.readlink()}); mount or make what it leads to, or "
         "name another place"
@@ -101,7 +99,6 @@ def entered(path: Path, below: Path | None, *, make: bool = False) -> Iterator[i
 
 @contextmanager
 def parent_folder(path: Path, below: Path | None, *, make: bool = False) -> Iterator[int]:
-    """Yield a descriptor of the folder that ``path`` lies in, as :func:`entered`; errors name ``path``."""
     with named(path, below), entered(path.parent, below, make=make) as folder:
         yield folder
 

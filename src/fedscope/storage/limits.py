@@ -14,7 +14,6 @@ MOST_ENTRIES = 2_000_000
 
 
 def parse_json(content: bytes) -> Any:
-    """Return the plain data in ``content``."""
     try:
         value = json.loads(content.decode("utf-8"), parse_constant=_refuse)
     except RecursionError as error:
@@ -24,7 +23,6 @@ def parse_json(content: bytes) -> Any:
 
 
 def check_plain(value: object) -> None:
-    """Check that ``value`` is plain data that can be printed and written as JSON."""
     for leaf in leaves(value, plain=True):
         _check_leaf(leaf)
 

@@ -8,14 +8,12 @@ from fedscope.storage.door import entered, kind, refusal, target
 
 
 def cache_dir() -> Path:
-    """Return ``$FEDSCOPE_CACHE``, ``$XDG_CACHE_HOME/fedscope`` or ``~/.cache/fedscope``."""
     if os.environ.get("FEDSCOPE_CACHE"):
         return Path(os.environ["FEDSCOPE_CACHE"])
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedscope"
 
 
 def check_target(path: Path) -> None:
-    """Refuse an output file that cannot be written, before anything long is computed."""
     if not is_writable(path, below=None):
         raise UserError(f"cannot write {path}; name a file in a folder that you may write to")
 

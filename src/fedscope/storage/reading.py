@@ -16,7 +16,6 @@ MOST_BYTES = 1 << 26  # of one JSON file
 
 
 def open_regular(path: str | Path) -> BufferedReader:
-    """Open a regular file for reading, without waiting: a pipe is never read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -52,7 +51,6 @@ def regular(path: Path) -> Path:
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file of at most ``most`` bytes."""
     with open_regular(path) as handle:
         size = os.fstat(handle.fileno()).st_size
         if size > most:
@@ -61,19 +59,16 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_end(path: Path, most: int = 1 << 16) -> bytes:
-    """Return the last ``most`` bytes of a regular file, or all of a shorter one."""
     with open_regular(path) as handle:
         handle.seek(max(0, os.fstat(handle.fileno()).st_size - most))
         return handle.read(most)
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """Return the text of a regular file of at most ``most`` bytes of UTF-8."""
     return read_bytes(path, most).decode("utf-8")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return what the user's file in the TOML format says."""
     from tomllib import TOMLDecodeError, loads  # imported only where a command reads one
 
     try:

@@ -15,7 +15,6 @@ from fedscope.storage import door
 
 
 def remove(path: Path, *, below: Path | None, missing_ok: bool = False) -> None:
-    """Delete a regular file."""
     absent = suppress(FileNotFoundError) if missing_ok else nullcontext()
     with absent, door.parent_folder(path, below) as folder:
         door.check(path, folder, "file")
@@ -32,7 +31,6 @@ def remove_tree(path: Path, *, below: Path | None) -> None:
 
 
 def remove_empty(path: Path, *, below: Path | None) -> bool:
-    """Delete a folder if nothing is in it; return whether it is gone."""
     with door.parent_folder(path, below) as folder:
         door.check(path, folder, "folder")
         try:
@@ -53,10 +51,7 @@ def move(source: Path, target: Path, *, below: Path | None) -> None:
 
 
 def expire(folder: Path, days: float, *, below: Path | None) -> None:
-    """Delete the folders in ``folder`` that were not written to for ``days`` days.
-
-    Links in it stay as they are, and what cannot be deleted is left for the next time.
-    """
+    """Delete the folders in it not written to for ``days``; what cannot be deleted stays as it is."""
     oldest = time.time() - days * 86_400
     with suppress(FileNotFoundError), door.entered(folder, below) as handle:
         for name in os.listdir(handle):  # noqa: PTH208 (of a descriptor)

@@ -52,12 +52,10 @@ def _temporary(path: Path, end: str = "") -> str:
 
 
 def write_text(path: Path, text: str, *, below: Path | None) -> None:
-    """Write ``text`` to ``path`` atomically, as UTF-8."""
     write_bytes(path, text.encode("utf-8"), below=below)
 
 
 def write_bytes(path: Path, content: bytes, *, below: Path | None) -> None:
-    """Write ``content`` to ``path`` atomically."""
     with atomic_file(path, below=below) as handle:
         handle.write(content)
 
@@ -66,12 +64,8 @@ def write_bytes(path: Path, content: bytes, *, below: Path | None) -> None:
 def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) -> Iterator[Path]:
     """Yield a temporary folder; on success it becomes ``path``, unless another process made that first.
 
-    Files are written into it with ``below`` the temporary folder.
-
-    Args:
-        path: the folder to be.
-        below: see :mod:`fedscope.storage`.
-        exclusive: raise ``FileExistsError`` if another process was first, rather than keep what it made.
+    Files are written into it with ``below`` the temporary folder. ``exclusive``: raise ``FileExistsError`` if
+    another process was first, rather than keep what it made.
     """
     temporary = path.with_name(_temporary(path))
     with door.parent_folder(path, below, make=True) as folder:
@@ -93,7 +87,6 @@ def atomic_folder(path: Path, *, below: Path | None, exclusive: bool = False) ->
 
 
 def make_folder(path: Path, *, below: Path | None) -> None:
-    """Make a folder, and those above it, where they are missing."""
     with door.entered(path, below, make=True):
         pass
 
@@ -106,7 +99,6 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
 
 @contextmanager
 def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
-    """Yield a file, new where there is none, open for writing at its end."""
     path = door.target(path, below)
     with door.parent_folder(path, below, make=True) as folder:
         handle = os.fdopen(_opened(path, folder, _APPEND), "wb")
@@ -129,7 +121,6 @@ def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True)
 
 
 def touch(path: Path, *, below: Path | None) -> None:
-    """Make an empty file where there is none; an existing file stays as it is."""
     append(path, b"", below=below, sync=False)
     with door.parent_folder(path, below) as folder:
         os.fsync(folder)
@@ -140,7 +131,6 @@ def _created(path: Path, folder: int) -> BufferedRandom:
 
 
 def _opened(path: Path, folder: int, flags: int) -> int:
-    """Open the entry ``path`` of an open folder; with the umask's permissions, where it is new."""
     door.check(path, folder, "file")
     with door.creating(path):
         return os.open(path.name, flags, 0o666, dir_fd=folder)

@@ -46,7 +46,6 @@ class VerifiedCheckpoint:
 
 
 def content_hash(state: State) -> str:
-    """Return the SHA-256 of the canonical tensors of ``state``."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
@@ -56,11 +55,7 @@ def content_hash(state: State) -> str:
 
 
 def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
-    """Write weights and description to ``path`` atomically; return the content hash.
-
-    Tensors that are whole in memory are written without a copy; only views are copied. No link is followed
-    inside the folder of the run.
-    """
+    """Write weights and description to ``path`` atomically; return the content hash."""
     tensors = {name: _whole(tensor) for name, tensor in state.items()}
     sha256, about = content_hash(tensors), info.model_dump(mode="json")
     content = {
@@ -77,7 +72,6 @@ def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
 
 
 def write_tensors(handle: BinaryIO, content: object) -> None:
-    """Write ``content`` with ``torch.save``."""
     try:
         torch.save(content, handle)
     except RuntimeError as error:  # torch's own complaint hides the reason: a full disk, an interrupt
@@ -85,7 +79,6 @@ def write_tensors(handle: BinaryIO, content: object) -> None:
 
 
 def load_checkpoint(path: Path) -> VerifiedCheckpoint:
-    """Read and verify a fedscope checkpoint."""
     return _verified(path, read_content(path))
 
 
@@ -98,10 +91,8 @@ def describe_checkpoint(path: Path) -> tuple[CheckpointInfo, str]:
 def read_content(path: Path, *, mapped: bool = False, foreign: bool = False) -> object:
     """Return the content that ``torch.save`` wrote; only tensors and plain data are ever loaded.
 
-    Args:
-        path: the file.
-        mapped: leave the tensors on the disk until they are used.
-        foreign: put :mod:`fedscope.checkpoints.file.stand_ins` where another program's objects were.
+    ``mapped``: tensors stay on the disk until they are used. ``foreign``: where another program's objects
+    were, there are :mod:`fedscope.checkpoints.file.stand_ins`.
     """
     if not path.is_file():
         raise UserError(f"no such file: {path}; `fedscope runs list` shows what the registry holds")
@@ -143,7 +134,6 @@ def _loaded(path: Path, *, mapped: bool) -> object:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a result may depend on: of packages, and of this code."""
     return _versions() | code_version()
 
 
@@ -230,5 +220,4 @@ def _refusal(path: Path) -> str:
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return the first few names, for a message."""
     return ", ".join(name[:80] for name in names[:most]) + (", …" if len(names) > most else "")

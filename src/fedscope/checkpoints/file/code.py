@@ -36,7 +36,6 @@ def _sources() -> str:
 
 
 def _git(*arguments: str) -> bytes | None:
-    """Return what git prints in the package's folder, or nothing where it fails or is not there."""
     command = ["git", "-C", str(PACKAGE), "-c", "core.fsmonitor=false", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, timeout=30, check=True)

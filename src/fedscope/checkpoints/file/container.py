@@ -17,13 +17,11 @@ MOST_PICKLE = 1 << 26  # bytes of a checkpoint's names, shapes and description
 
 
 def is_container(path: Path) -> bool:
-    """Say whether the file starts as a zip file does."""
     with open_regular(path) as handle:
         return handle.read(4) == MAGIC
 
 
 def members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
-    """Return the members of ``archive``, a file of ``size`` bytes, by name."""
     found: dict[str, ZipInfo] = {}
     for member in archive.infolist():
         if member.compress_type != ZIP_STORED or member.flag_bits & 1:
@@ -37,10 +35,7 @@ def members(archive: ZipFile, size: int) -> dict[str, ZipInfo]:
 
 
 def check_checkpoint(path: Path) -> int:
-    """Check the container of a PyTorch checkpoint, the checksums of all but its tensors, and its pickle.
-
-    Returns the bytes of its tensors.
-    """
+    """Check the container, its pickle, and all checksums but the tensors'; return the tensors' bytes."""
     tensors = 0
     with ZipFile(path) as archive:
         for name, member in members(archive, path.stat().st_size).items():

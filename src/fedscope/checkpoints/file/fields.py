@@ -42,7 +42,6 @@ Moment = Annotated[str, AfterValidator(_moment)]  # ISO 8601, UTC: such texts so
 
 
 def checked_name(name: str, kind: str = "run name") -> str:
-    """Return ``name`` if it is a plain, portable file name."""
     if not NAME.fullmatch(name):
         raise UserError(
             f"{name!r} is no {kind}; use up to 100 letters, digits and . _ + - after a letter or digit"

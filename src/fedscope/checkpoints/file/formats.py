@@ -22,13 +22,11 @@ Data = dict[str, Any]
 
 
 def seal(data: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of ``data`` as JSON with sorted keys."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def of_format(data: object, current: str, what: str) -> Data:
-    """Return ``data`` if it has the format ``current``; ``what`` names it in errors."""
     kind, _, number = current.rpartition("/")
     found = data.get("format") if isinstance(data, dict) else None
     known = re.fullmatch(rf"{kind}/([1-9][0-9]{{0,3}})", found) if isinstance(found, str) else None

@@ -20,10 +20,7 @@ class KeptSteps:
 
     @classmethod
     def parse(cls, text: str | None) -> "KeptSteps":
-        """Return what ``EVERY:CLIENTS:ROUNDS`` says; clients and rounds are numbers with commas, or ``all``.
-
-        None keeps nothing.
-        """
+        """Return what ``EVERY:CLIENTS:ROUNDS`` says, numbers with commas or ``all``; None keeps nothing."""
         if text is None:
             return cls(1, frozenset(), frozenset())
         found = _FORM.fullmatch(text)

@@ -48,7 +48,6 @@ def kind(name: str) -> Kind | None:
 
 
 def is_result(name: str) -> bool:
-    """Say whether ``name``, a path below a registry, is that of a kept result of an analysis."""
     return _RESULT.fullmatch(name) is not None
 
 
@@ -79,7 +78,6 @@ def is_leftover(name: str) -> bool:
 
 
 def run_of(path: Path) -> Path | None:
-    """Return the folder of the run that a file lies in, if it lies in one."""
     return next((folder for folder in path.absolute().parents if is_run(folder)), None)
 
 
@@ -91,7 +89,6 @@ def names(root: Path) -> list[str]:
 
 
 def runs(root: Path) -> Iterator[str]:
-    """Yield the names of a registry's runs, also of one whose manifest is damaged or lost."""
     yield from (name for name in names(root) if is_run(root / name))
 
 

@@ -28,7 +28,6 @@ class _Made:
     depth: int = 0
 
     def hold(self, parts: list["_Made"]) -> None:
-        """Take parts in."""
         for part in parts:
             self.size += part.size
             if part.depth >= self.depth:
@@ -73,7 +72,6 @@ class _Machine:
         self._recalled = 0
 
     def take(self, instruction: pickletools.OpcodeInfo, argument: object) -> None:
-        """Do to the sizes what an instruction does to the objects."""
         name, stack = instruction.name, self._stack
         if name == "MARK":
             self._marks.append(len(stack))

@@ -40,12 +40,10 @@ class ModelSpec(StrictModel):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What builds the network, by name."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "source"}
 
     @property
     def own(self) -> bool:
-        """Whether the network is the user's own, MODULE:FACTORY."""
         return is_own(self.name)
 
 
@@ -105,7 +103,6 @@ class MethodCode(StrictModel):
 
     @property
     def text(self) -> str:
-        """The method, its package with the version, and the beginning of the hash."""
         return f"{self.method} of {self.package} {self.version}, {self.source[:SHOWN] or 'no source files'}"
 
 
@@ -145,7 +142,6 @@ class Manifest(StrictModel):
         return self.added is None or setting in self.added.stated
 
     def stated(self) -> dict[str, Any]:
-        """Return the settings as JSON, with null for those that are not known."""
         settings = self.settings.model_dump(mode="json")
         return {name: value if self.states(name) else None for name, value in settings.items()}
 
@@ -187,15 +183,11 @@ class Round(Score):
 
     @property
     def evaluated(self) -> bool:
-        """Whether the model was evaluated after the round."""
         return self.accuracy is not None or self.loss is not None
 
     @property
     def deciding(self) -> float | None:
-        """What decides which round is best, on rows held out where there are any.
-
-        That is the accuracy; where the task has no classes, the negative loss.
-        """
+        """The score of the best round: accuracy, or negative loss; on the rows held out if there are any."""
         score = self.validation or self
         return score.accuracy if score.accuracy is not None or score.loss is None else -score.loss
 

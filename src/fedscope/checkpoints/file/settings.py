@@ -99,7 +99,6 @@ class Settings(StrictModel):
 
 
 def _most_kept(settings: Settings) -> tuple[int, int]:
-    """Return the largest client and round that ``keep_steps`` names; (-1, 0) where it names none."""
     kept = KeptSteps.parse(settings.keep_steps)
     return max(kept.clients or (-1,)), max(kept.rounds or (0,))
 

@@ -22,7 +22,6 @@ class Value(list[Any]):
     """What an object was made from and filled with."""
 
     def __new__(cls, *arguments: object) -> "Value":
-        """Keep the arguments."""
         made = super().__new__(cls)
         made.extend(arguments)
         return made
@@ -45,7 +44,6 @@ class Array(Value):
 
     @property
     def tensor(self) -> Tensor | None:
-        """Its numbers; None of another array."""
         *_, (_, shape, dtype, fortran, content) = self
         code, (_, order, *_) = dtype[0], dtype[-1]
         if not _NUMBERS.fullmatch(code):
@@ -114,7 +112,6 @@ def unknown(path: Path) -> list[str]:
 
 
 def for_names(path: Path) -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
-    """Return the stand-ins for all names in ``path``, for ``torch.serialization.safe_globals``."""
     made = {**dict.fromkeys(unknown(path), Unknown), **KNOWN}
     return [(stand_in, name) for name, stand_in in made.items()]
 

@@ -42,7 +42,6 @@ def write_state(
 
 
 def read_state(folder: Path) -> StateIndex:
-    """Read ``state.json`` and compare the number of rows with the size of ``clients.f32``."""
     try:
         content = parse_json(read_bytes(folder / "state.json"))
         size = (folder / "clients.f32").stat().st_size
@@ -59,14 +58,12 @@ def read_state(folder: Path) -> StateIndex:
 
 
 def check_row(folder: Path, state: StateIndex, row: int, content: bytes | bytearray) -> None:
-    """Compare a row of ``clients.f32`` with its check."""
     if zlib.crc32(content) != state.checks[row]:
         client = state.clients[row]
         raise _damaged(folder, f"the vectors of client {client} in clients.f32 do not match their check")
 
 
 def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:
-    """Return the server's vectors."""
     if state.server == content_hash({}):
         return {}
     found = read_content(folder / "server.pt")
@@ -78,7 +75,6 @@ def server_vectors(folder: Path, state: StateIndex) -> dict[str, Tensor]:
 
 
 def check_state(folder: Path) -> StateIndex:
-    """Check every byte of the folder; return its index."""
     state = read_state(folder)
     if not server_vectors(folder, state) and (folder / "server.pt").exists():
         raise _damaged(folder, "server.pt is there, and state.json says that the server has no vectors")

@@ -17,7 +17,6 @@ MOST_EXPANSION = 100  # times the file's size, of what its compressed members cl
 
 
 def read_array(path: Path) -> Tensor:
-    """Return the one array of ``path``, mapped from the disk."""
     try:
         # Mapped: a header that claims more numbers than there are is refused, not allocated.
         return torch.from_numpy(np.load(regular(path), allow_pickle=False, mmap_mode="c"))
@@ -26,7 +25,6 @@ def read_array(path: Path) -> Tensor:
 
 
 def read_arrays(path: Path) -> dict[str, Tensor]:
-    """Return the arrays of ``path`` by name, those of a list in its order."""
     try:
         with ZipFile(regular(path)) as archive:
             claimed = sum(member.file_size for member in archive.infolist())

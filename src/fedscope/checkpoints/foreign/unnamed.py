@@ -27,12 +27,8 @@ def without_names(
 ) -> tuple[dict[str, Tensor], str] | None:
     """Return the network's state and a sentence on it, or None where the tensors have names.
 
-    Args:
-        tensors: one vector under the name ``""``; or a list, whose names end in ``0``, ``1``, … or
-            ``arr_0``, ``arr_1``, …
-        wanted: ``network.state_dict(keep_vars=True)``.
-        what: the file, for messages.
-        entry: take the list below this name.
+    Tensors are one vector under the name ``""``; or a list, below ``entry``, whose names end in ``0``, ``1``,
+    … or ``arr_0``, ``arr_1``, …. ``wanted`` is ``network.state_dict(keep_vars=True)``.
     """
     if set(tensors) == {""}:
         return _cut(tensors[""], wanted, what)
@@ -105,7 +101,6 @@ def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
 
 
 def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    """Cut a vector of the whole state, or of all parameters, into the network's tensors."""
     own = _parameters(wanted)
     kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
     count = sum(wanted[name].numel() for name in own.values())

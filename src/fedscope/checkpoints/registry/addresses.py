@@ -22,10 +22,7 @@ _ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}(?::{_STEP})?))?"
 
 
 def path_of(run: RunFolder, which: str) -> Path | None:
-    """Return the file that RUN@``which`` names, whether or not it exists; None if it names none.
-
-    Without ``which`` it is the newest global model.
-    """
+    """Return the file that RUN@``which`` names, there or not, the newest for ``""``; None if none."""
     if which == "":
         return run.newest
     if which in ("final", "best", "initial", "all", "sel"):
@@ -51,10 +48,7 @@ def _after(run: RunFolder, round: int, mean: str | None) -> Path:
 
 
 def address_of(path: Path) -> str | None:
-    """Return the address of a checkpoint by its name in its run; None where it has none of its own.
-
-    It has none if it is the newest model of an unfinished run.
-    """
+    """Return the address of a checkpoint by its path; None of the newest model of an unfinished run."""
     name, folder = path.stem, path.parent.name
     if folder == "clients":
         above = path.parents[1].name
@@ -69,7 +63,6 @@ def address_of(path: Path) -> str | None:
 
 
 def addresses(run: RunFolder) -> Iterator[str]:
-    """Yield the address of each checkpoint that the run has: models, rounds, the rounds' means, clients."""
     newest = (run.final, run.best, run.average("all"), run.average("sel"), run.initial)
     yield from (path.stem for path in newest if path.exists())
     yield from map(str, run.rounds())
@@ -80,7 +73,6 @@ def addresses(run: RunFolder) -> Iterator[str]:
 
 
 def missing(run: RunFolder, which: str, path: Path) -> str:
-    """Return that the run has no RUN@``which``, what it has instead, and how to keep what is asked for."""
     name = path.relative_to(run.folder).as_posix()
     if run.has_manifest and name in run.manifest().checkpoints_deleted:
         return f"{name} of run {run.name!r} is not here, its hash and results are; {PULL.format(run.name)}"

@@ -7,7 +7,6 @@ from fedscope.checkpoints.file.schema import Round
 
 
 def best(rounds: Iterable[Round]) -> Round | None:
-    """Return the best round, the first of equals; None where none was evaluated."""
     scored = [one for one in rounds if one.deciding is not None]
     return max(scored, key=attrgetter("deciding"), default=None)
 

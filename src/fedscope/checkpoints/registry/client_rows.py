@@ -39,23 +39,19 @@ class ClientRows:
 
     @classmethod
     def from_tensors(cls, clients: Iterable["Tensor"], validation: "Tensor") -> "ClientRows":
-        """Return the rows in int64 tensors, on any device."""
         return cls([rows.cpu().numpy() for rows in clients], validation.cpu().numpy())
 
     @property
     def content(self) -> bytes:
-        """The bytes that `rows.zz` compresses."""
         return np.concatenate([*self.clients, self.validation]).astype(_STORED).tobytes()
 
     @property
     def spec(self) -> RowsSpec:
-        """How many rows each has, and the hash over that and the rows."""
         counts, validation, content = tuple(map(len, self.clients)), len(self.validation), self.content
         return RowsSpec(sha256=_hash(counts, validation, content), counts=counts, validation=validation)
 
 
 def packed(rows: ClientRows) -> bytes:
-    """Return the content of `rows.zz`."""
     return zlib.compress(rows.content)
 
 
@@ -94,13 +90,8 @@ def rows_trained_on(
 ) -> ClientRows:
     """Return the rows with the hash ``sha256``: stored by the run, else drawn again by ``draw``.
 
-    Args:
-        run: where they may be stored.
-        sha256: of the rows that were trained on; "" where none was stored, so that any draw is taken.
-        draw: draws them from the settings.
-        round: counted from 1; it matters where every round's clients are new.
-        size: of the training set.
-        versions: those that the run was trained with.
+    ``sha256`` is "" where none was stored, so that any draw is taken. ``round`` counts from 1; it matters
+    where every round's clients are new. ``versions`` are those that the run was trained with.
     """
     if run and sha256 and run.has_manifest and (spec := rows_spec(run, round)) and spec.sha256 == sha256:
         path = run.rows(None if run.manifest().rows else round)

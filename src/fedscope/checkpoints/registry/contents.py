@@ -30,14 +30,12 @@ class File(StrictModel):
 
     @classmethod
     def from_path(cls, path: Path) -> "File":
-        """Return the size and the hash of a file's bytes."""
         with open_regular(path) as handle:
             digest = hashlib.file_digest(handle, "sha256")
             return cls(bytes=handle.tell(), sha256=digest.hexdigest())
 
     @classmethod
     def from_content(cls, content: Content) -> "File":
-        """Return the size and the hash of ``content``."""
         return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
@@ -53,24 +51,20 @@ class Contents(StrictModel):
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
         return sum(file.bytes for file in self.files.values())
 
     def place(self, name: str) -> str:
-        """Return where a remote has the file ``name``: its path below the remote's URL."""
         sha256 = self.files[name].sha256
         if not self.in_place:
             return f"objects/{sha256[:2]}/{sha256[2:]}"
         return name if layout.is_result(name) else f"{self.run}/{name}"
 
     def to_bytes(self) -> bytes:
-        """Return the list as JSON with its seal."""
         data = self.model_dump(mode="json")
         return json.dumps({**data, "sha256": seal(data)}, indent=1).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes, form: str, what: str) -> "Contents":
-        """Return the list in ``content``, of the format ``form``; ``what`` names it in errors."""
         data = of_format(parse_json(content), form, what)
         if data.pop("sha256", None) != seal(data):
             raise ValueError("its list of files does not match its hash")

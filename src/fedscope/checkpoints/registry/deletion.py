@@ -11,17 +11,12 @@ from fedscope.storage import is_writable, remove, remove_empty
 
 
 def delete_clients(run: RunFolder) -> int:
-    """Delete the clients' models of a finished run; first its manifest records that.
-
-    Returns:
-        How many there were.
-    """
+    """Delete a finished run's client models, of which its manifest is told first; return how many."""
     parts = _below("clients", "steps")
     return _delete(run, parts, lambda _: {"clients_deleted": True}, besides=("anchor.pt",))
 
 
 def delete_steps(run: RunFolder) -> int:
-    """Delete the models inside the clients' training, as :func:`delete_clients` deletes all."""
     return _delete(run, _below("steps"), lambda _: {"steps_deleted": True})
 
 
@@ -29,10 +24,7 @@ def delete_checkpoints(run: RunFolder, names: Collection[str]) -> int:
     """Delete global models of a finished run, such as ``final.pt``; first its manifest takes their hashes.
 
     What was measured of them stands for them from then on (:mod:`fedscope.reproduce.runs.measurements`), and
-    the run stays finished.
-
-    Returns:
-        How many there were.
+    the run stays finished. Return how many there were.
     """
     from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
 

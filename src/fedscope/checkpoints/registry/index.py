@@ -38,12 +38,7 @@ class NotOursError(sqlite3.DatabaseError):
 
 
 def rows(root: Path, most: int | None = None) -> tuple[list[Row], int]:
-    """Return one row of ``COLUMNS`` and of the settings per run, newest first, and how many runs there are.
-
-    Args:
-        root: the registry.
-        most: of the rows that are returned; the others are not read.
-    """
+    """Return ``COLUMNS`` and settings of up to ``most`` runs, newest first, and how many runs there are."""
     if next(layout.runs(root), None) is None:
         return [], 0
     try:

@@ -9,7 +9,6 @@ from fedscope.own import METHODS, SHOWN, package_digest
 
 
 def method_code(method: str) -> MethodCode | None:
-    """Return what is installed of another package's method; None where no package registers it."""
     for point in entry_points(group=METHODS, name=method):
         package = {"package": point.dist.name, "version": point.dist.version} if point.dist else {}
         return MethodCode(method=method, source=package_digest(point.value), **package)
@@ -17,14 +16,12 @@ def method_code(method: str) -> MethodCode | None:
 
 
 def is_same(then: MethodCode, now: MethodCode) -> bool:
-    """Say whether a method's code is the same: by its source or, where none is known, by its version."""
     if then.source or now.source:
         return then.source == now.source
     return (then.package, then.version) == (now.package, now.version)
 
 
 def changed_methods(manifest: Manifest) -> list[str]:
-    """Say of each of the run's methods whose code is another now, or gone, what it was and what it is."""
     found = []
     for then in manifest.methods:
         now = method_code(then.method)
@@ -47,7 +44,6 @@ def changed_methods(manifest: Manifest) -> list[str]:
 
 
 def method_note(manifest: Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if code of the run's methods has changed since training, else ""."""
     changed = "; ".join(changed_methods(manifest))
     if changed and manifest.settings.method not in named:
         raise UserError(f"{changed}; if it computes the same, name it: --method {manifest.settings.method}")

@@ -12,10 +12,7 @@ from fedscope.own import DATASETS, MODELS, SHOWN, digest, is_own, vouched
 
 
 def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the network's code has changed since training, else "".
-
-    ``named`` are the names that the user gave.
-    """
+    """Return a note if the network's code has changed since training, else ""."""
     name, source = record.model.name, record.model.source
     return vouched((name,), source, "--model", MODELS, named=name in named) if is_own(name) else ""
 
@@ -88,7 +85,6 @@ def is_place(name: str, spec: ModelSpec) -> bool:
 
 
 def is_data_place(name: str, info: CheckpointInfo) -> bool:
-    """Say whether ``text:PATH`` or ``images:PATH`` is a checkpoint's data, in whichever place."""
     return pretrained.is_data(name) and pretrained.is_copy(
         name, info.data.name, info.data.source, others(info)
     )

@@ -53,7 +53,6 @@ _ANALYSES = TypeAdapter(Annotated[list[Analysis], Field(min_length=1)])
 
 
 def checkpoint_links(path: Path) -> Iterator[Link]:
-    """Yield the links from a checkpoint file back to the code, each verified."""
     checkpoint = load_checkpoint(path)
     info = checkpoint.info
     what = f"client {info.client}" + (f", local step {info.step}" if info.step else "")
@@ -68,7 +67,6 @@ def checkpoint_links(path: Path) -> Iterator[Link]:
 
 
 def record_links(registry: RunRegistry, name: str, content: object) -> Iterator[Link]:
-    """Yield the links from the record of a figure or an analysis, ``name``, back to the code."""
     shown = content.get("analyses") if isinstance(content, dict) else None
     records = content if isinstance(content, list) else [content]
     try:
@@ -111,10 +109,7 @@ def _claims(path: Path, sha256: str) -> bool:
 
 
 def _run_links(checkpoint: VerifiedCheckpoint) -> Iterator[Link]:
-    """Yield the run that the file lies in, compared with the checkpoint's own description, and its methods.
-
-    The methods are those of other packages, each with what was installed of it.
-    """
+    """Yield the run that the file lies in, compared with what the checkpoint says, and its methods."""
     folder = layout.run_of(checkpoint.path)
     if folder is None:
         yield Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")

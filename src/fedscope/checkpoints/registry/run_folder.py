@@ -40,7 +40,6 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The run's name, which is its folder's."""
         return self.folder.name
 
     @property
@@ -50,12 +49,10 @@ class RunFolder:
 
     @property
     def has_manifest(self) -> bool:
-        """Whether the manifest is there, without which a run can only be read."""
         return (self.folder / "manifest.json").exists()
 
     @property
     def final(self) -> Path:
-        """The global model after the last round."""
         return self.folder / "final.pt"
 
     @property
@@ -84,7 +81,6 @@ class RunFolder:
 
     @property
     def initial(self) -> Path:
-        """The global model before the first round."""
         return self.folder / "initial.pt"
 
     def average(self, name: str, round: int | None = None) -> Path:
@@ -106,15 +102,12 @@ class RunFolder:
         return before if before.is_file() and not self.manifest().sends else None
 
     def after_round(self, round: int) -> Path:
-        """The global model after ``round`` rounds, where ``--keep-every`` kept it."""
         return self.folder / f"round-{round:04d}.pt"
 
     def client(self, client: int, round: int | None = None) -> Path:
-        """A client's last upload, or its upload of ``round``."""
         return self._of_round(round) / "clients" / f"{client:04d}.pt"
 
     def step(self, round: int, client: int, step: int) -> Path:
-        """A client's model after a local step of ``round``, where ``--keep-steps`` kept it."""
         return self._of_round(round) / "steps" / f"{client:04d}" / f"{step:06d}.pt"
 
     def server_state(self, round: int) -> Path:
@@ -135,19 +128,15 @@ class RunFolder:
         return [by_then[name] for name in sorted(by_then)] or self._checkpoints("clients")
 
     def uploads(self, round: int) -> list[Path]:
-        """The clients' uploads of ``round``, in client order, where those of every round were kept."""
         return self._checkpoints(f"round-{round:04d}/clients")
 
     def steps(self) -> list[Path]:
-        """Return the models inside the clients' training that were kept, by round, client and step."""
         return self._checkpoints("round-*/steps/*")
 
     def steps_of(self, round: int, client: int) -> list[int]:
-        """Return the local steps of a client in ``round`` after which its model was kept."""
         return [int(path.stem) for path in self._checkpoints(f"round-{round:04d}/steps/{client:04d}")]
 
     def rounds(self) -> list[int]:
-        """Return the rounds whose global model was kept."""
         kept = [path.stem[6:] for path in self._checkpoints(".") if path.name.startswith("round-")]
         return sorted(map(int, kept))
 
@@ -174,7 +163,6 @@ class RunFolder:
             yield
 
     def manifest(self) -> Manifest:
-        """Read the manifest."""
         self._check_manifest()
         path = self.folder / "manifest.json"
         try:
@@ -199,7 +187,6 @@ class RunFolder:
             )
 
     def write_manifest(self, manifest: Manifest) -> None:
-        """Write the manifest atomically."""
         write_text(self.folder / "manifest.json", self.manifest_text(manifest), below=self.root)
 
     def extend(self, rounds: int) -> None:
@@ -217,7 +204,6 @@ class RunFolder:
 
     @staticmethod
     def manifest_text(manifest: Manifest) -> str:
-        """Return the text of ``manifest.json``."""
         data = manifest.model_dump(mode="json")
         return json.dumps({**data, "sha256": seal(data)}, indent=1, ensure_ascii=False) + "\n"
 
@@ -240,12 +226,10 @@ class RunFolder:
             raise UserError(f"{path} has {number} of {due} rounds; restore it from a copy")
 
     def write_metrics(self, rounds: Iterable[Round]) -> None:
-        """Replace all metrics."""
         with atomic_file(self.folder / "metrics.jsonl", below=self.root) as file:
             file.writelines(_json_line(one).encode() for one in rounds)
 
     def append_metrics(self, round: Round) -> None:
-        """Add one round's metrics."""
         append(self.folder / "metrics.jsonl", _json_line(round).encode("utf-8"), below=self.root)
 
     def tags(self) -> tuple[str, ...]:
@@ -253,11 +237,9 @@ class RunFolder:
         return tuple(sorted(p.name for p in (self.folder / "tags").glob("*") if NAME.fullmatch(p.name)))
 
     def tag(self, name: str) -> None:
-        """Add a tag."""
         touch(self.folder / "tags" / checked_name(name, "tag"), below=self.root)
 
     def untag(self, name: str) -> None:
-        """Remove a tag."""
         if name not in self.tags():
             raise UserError(f"{self.name} has no tag {name!r}; it has {', '.join(self.tags()) or 'none'}")
         remove(self.folder / "tags" / name, below=self.root)

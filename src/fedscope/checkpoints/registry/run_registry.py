@@ -59,7 +59,6 @@ class RunRegistry:
         return self.root / layout.ANALYSIS if any_run else cache_dir() / "analysis"
 
     def create(self, manifest: Manifest, rows: bytes | None = None) -> RunFolder:
-        """Make the folder of a new run, with its manifest and, if known, the rows of its clients."""
         run = RunFolder(self.root / manifest.name)
         self.check_free(manifest.name)
         try:
@@ -76,7 +75,6 @@ class RunRegistry:
         return run
 
     def check_free(self, name: str) -> None:
-        """Refuse a name that a new run cannot have."""
         if os.path.lexists(self.root / checked_name(name)):
             raise self._taken(name)
 
@@ -87,7 +85,6 @@ class RunRegistry:
         )
 
     def free_name(self, stem: str, suffixes: Sequence[str] = ("",)) -> str:
-        """Return ``stem``, or ``stem-2``, ``stem-3``… if it is taken with one of the ``suffixes``."""
         name, count = stem, 1
         while any(os.path.lexists(self.root / f"{name}{suffix}") for suffix in suffixes):
             count += 1
@@ -95,7 +92,6 @@ class RunRegistry:
         return name
 
     def under_free_name(self, stem: str, make: Callable[[str], T], suffixes: Sequence[str] = ("",)) -> T:
-        """Return what ``make`` makes of the first name that is free, as :meth:`free_name` finds it."""
         while True:
             name = self.free_name(stem, suffixes)
             try:
@@ -118,11 +114,9 @@ class RunRegistry:
         return [f"{name}{at}{which}" for name in names]
 
     def has(self, name: str) -> bool:
-        """Say whether there is a run ``name``."""
         return RunFolder(self.root / checked_name(name)).has_manifest
 
     def run(self, name: str) -> RunFolder:
-        """Return the run ``name``."""
         run = RunFolder(self.root / name)
         if NAME.fullmatch(name) and (run.has_manifest or layout.is_run(run.folder)):
             return run
@@ -144,7 +138,6 @@ class RunRegistry:
         return [RunFolder(self.root / name) for name in layout.runs(self.root)]
 
     def existing(self) -> list[RunFolder]:
-        """Return every run."""
         runs = self.folders()
         if not runs:
             what = "holds no run" if self.root.is_dir() else "is no folder"
@@ -154,7 +147,6 @@ class RunRegistry:
         return runs
 
     def newest(self) -> RunFolder:
-        """Return the run that was created last."""
         rows, _ = self.newest_rows(1)
         if not rows:
             raise UserError(
@@ -193,19 +185,15 @@ class RunRegistry:
         return path
 
     def rows(self) -> list[Row]:
-        """Return one row of ``COLUMNS`` and of the settings per run, newest first."""
         return index.rows(self.root)[0]
 
     def newest_rows(self, most: int | None) -> tuple[list[Row], int]:
-        """Return at most so many of those rows, and how many runs there are; other rows are not read."""
         return index.rows(self.root, most)
 
     def without_index(self) -> str | None:
-        """Return why the index is neither read nor written, such as that it is a link; None if it is used."""
         return index.not_ours(self.root)
 
     def rebuild(self) -> list[Row]:
-        """Make the index anew from the files and return its rows."""
         self.existing()
         return index.rebuild(self.root)
 

@@ -26,7 +26,6 @@ def whose(client: int, path: Path) -> tuple[Told, str]:
 
 
 def pairing_in(run: RunFolder) -> Pairing | None:
-    """Return the pairing of a run's last uploads; None where it has none."""
     files = {int(path.stem): path for path in run.clients()}
     if not files:
         return None

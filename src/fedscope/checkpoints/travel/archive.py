@@ -52,7 +52,6 @@ def export_run(run: RunFolder, out: Path, only: Path | None = None) -> None:
 
 
 def import_run(registry: RunRegistry, path: Path, name: str | None = None) -> RunFolder:
-    """Add the run in the archive ``path`` to the registry, under its own name or under ``name``."""
     if not path.is_file():
         raise no_file(path)
     try:

@@ -15,12 +15,10 @@ class Folder(Remote):
         self.root = root
 
     def size(self, place: str) -> int | None:
-        """Return the size of the regular file at ``place``."""
         path = self.root / place
         return path.stat().st_size if path.is_file() else None
 
     def read(self, place: str) -> Generator[bytes, None, None]:
-        """Yield the content of a regular file."""
         try:
             with open_regular(self.root / place) as source:
                 while chunk := source.read(CHUNK):
@@ -29,7 +27,6 @@ class Folder(Remote):
             raise Absent(f"there is no file {self.root / place}") from error
 
     def write(self, place: str, content: Path | bytes, tick: Tick) -> None:
-        """Write a file beside its place, and rename it; through links in the folder nothing is written."""
         with atomic_file(self.root / place, below=self.root) as target:
             if isinstance(content, bytes):
                 target.write(content)
@@ -40,6 +37,5 @@ class Folder(Remote):
                     target.write(chunk)
 
     def entries(self, folder: str) -> list[str]:
-        """Return the names in a folder."""
         path = self.root / folder
         return [entry.name for entry in path.iterdir()] if path.is_dir() else []

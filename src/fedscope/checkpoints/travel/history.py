@@ -28,12 +28,7 @@ _PLACED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of the repository in
 
 
 class History:
-    """The commits of the repository that a registry lies in.
-
-    Args:
-        root: the registry.
-        spare: a folder that is there as long as this is, for what a shallow clone lacks.
-    """
+    """The commits of the repository that a registry lies in; ``spare`` takes what a shallow clone lacks."""
 
     def __init__(self, root: Path, spare: Path):
         self._spare = spare
@@ -86,7 +81,6 @@ class History:
 
 @contextmanager
 def history(root: Path) -> Iterator[History]:
-    """Yield the history of the repository that the registry ``root`` lies in."""
     with TemporaryDirectory(prefix="fedscope-") as spare:
         yield History(root, Path(spare))
 
@@ -134,7 +128,6 @@ def _content(repository: Path, blob: str) -> Iterator[bytes]:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints, called in a folder; None where it fails."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         done = call(command, stdin=DEVNULL, capture_output=True, check=False, env=_environment())

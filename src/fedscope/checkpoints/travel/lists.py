@@ -50,7 +50,6 @@ def paced(remote: Remote, place: str) -> Iterator[bytes]:
 
 
 def list_place(name: str) -> str:
-    """Return where the list of a run is."""
     return f"runs/{checked_name(name)}.json"
 
 
@@ -124,5 +123,4 @@ def carry_all(files: Mapping[str, File], workers: int, carry: Carry, report: Rep
 
 
 def journey(run: str, contents: Contents, moved: Sequence[int]) -> Journey:
-    """Return the outcome of a transfer."""
     return Journey(run, len(contents.files), contents.size, len(moved), sum(moved))

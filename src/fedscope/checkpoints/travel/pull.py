@@ -57,13 +57,11 @@ def pull_run(
 
 
 def staging(run: RunFolder) -> RunFolder:
-    """Return where a run is collected, or its models are."""
     return RunFolder(run.folder.with_name(f".{run.name}.pull") / run.name)
 
 
 @contextmanager
 def collecting(run: RunFolder) -> Iterator[RunFolder]:
-    """Make the folder in which a run's files are collected, and keep other processes from it meanwhile."""
     staged = staging(run)
     make_folder(staged.folder, below=run.root)
     try:
@@ -162,7 +160,6 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
 
 
 def _lost(remote: Remote, contents: Contents, name: str) -> UserError:
-    """Return why a listed file is missing: the run was pushed again meanwhile, or the remote lost it."""
     if read_list(remote, contents.run) != contents:
         return UserError(f"{contents.run!r} was pushed anew meanwhile; run the same command again")
     place = f"{remote.url}/{contents.place(name)}"

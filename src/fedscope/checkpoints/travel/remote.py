@@ -52,6 +52,5 @@ class Remote(ABC):
         """Return the names in a folder; none if there is no such folder."""
 
     def runs(self) -> list[str]:
-        """Return the names of the runs that were pushed."""
         names = (name.removesuffix(".json") for name in self.entries("runs") if name.endswith(".json"))
         return sorted(name for name in names if NAME.fullmatch(name))

@@ -53,7 +53,6 @@ class Store(Remote):
         return 1 if self._hub else super().workers
 
     def size(self, place: str) -> int | None:
-        """Return the size of the file at ``place``."""
         try:
             with self._explained():
                 size = self._files.info(self._at(place))["size"]
@@ -62,14 +61,12 @@ class Store(Remote):
         return None if size is None else int(size)
 
     def read(self, place: str) -> Generator[bytes, None, None]:
-        """Yield the content of the file at ``place`` in parts."""
         options = {"block_size": 0, "size": 1} if self._web else {"block_size": _BLOCK}  # web: as a stream
         with self._explained(), self._files.open(self._at(place), "rb", **options) as source:
             while chunk := source.read(CHUNK):
                 yield chunk
 
     def write(self, place: str, content: Path | bytes, tick: Tick) -> None:
-        """Write a file."""
         try:
             with self._explained():
                 if isinstance(content, bytes):
@@ -93,7 +90,6 @@ class Store(Remote):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn an error of the backend into one line; other errors pass."""
         try:
             yield
         except UserError:
@@ -126,7 +122,6 @@ class _Ticking(Callback):  # type: ignore[misc]  # fsspec has no types
         self._tick = tick
 
     def relative_update(self, inc: int = 1) -> None:
-        """Count a part."""
         self._tick(inc)
 
 

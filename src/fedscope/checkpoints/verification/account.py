@@ -19,7 +19,6 @@ class Account:
 
     @property
     def settings(self) -> Settings:
-        """The run's settings."""
         return self.manifest.settings
 
     @property
@@ -29,7 +28,6 @@ class Account:
 
     @property
     def done(self) -> int:
-        """The number of rounds in the metrics."""
         return len(self.rounds)
 
     @property
@@ -43,13 +41,11 @@ class Account:
         return not self.manifest.partial
 
     def rows(self, round: int) -> RowsSpec | None:
-        """Return which rows the clients held in ``round``, if the run recorded them."""
         record = self.record(round)
         return self.manifest.rows or (record.rows if record else None)
 
     @property
     def last_rounds(self) -> dict[int, int]:
-        """The newest round of each client that took part."""
         return {client: record.round for record in self.rounds for client in record.clients}
 
     @property
@@ -60,7 +56,6 @@ class Account:
         return top.round if top and decided else 0
 
     def record(self, round: int) -> Round | None:
-        """Return the metrics of ``round``, if there are any."""
         return self.rounds[round - 1] if 1 <= round <= self.done else None
 
 

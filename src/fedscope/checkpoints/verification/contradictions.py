@@ -15,7 +15,6 @@ Problem = tuple[str, str]  # file, what is wrong
 
 
 def manifest_problems(account: Account, names: Collection[str]) -> Iterator[str]:
-    """Yield where the metrics or the list of files contradict the manifest."""
     manifest = account.manifest
     if manifest.diverged not in (None, account.done):
         yield f"says that round {manifest.diverged} of {account.done} diverged; it would be the last"
@@ -27,7 +26,6 @@ def manifest_problems(account: Account, names: Collection[str]) -> Iterator[str]
 
 
 def metrics_problems(account: Account) -> Iterator[str]:
-    """Yield where the lines of the metrics are not the rounds of the settings."""
     if account.trained and account.done > account.settings.rounds:
         yield f"has {account.done} rounds of {account.settings.rounds}"
     wrong = next((n for n, record in enumerate(account.rounds, 1) if record.round != n), None)
@@ -36,14 +34,12 @@ def metrics_problems(account: Account) -> Iterator[str]:
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
-    """Return why the checkpoint belongs to another run, or is another model than its name says."""
     if section := difference(account.manifest, info):
         return f"is of another run: its {section} are not the manifest's"
     return next(_misplaced(name, info, account), None)
 
 
 def checkpoint_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:
-    """Return in what a whole checkpoint disagrees with its name, its manifest, or the metrics."""
     checks = (_misdated, _misheld)
     found = (problem for check in checks for problem in check(name, info, account))
     return foreign_problem(name, info, account) or next(found, None)

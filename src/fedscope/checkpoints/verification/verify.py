@@ -55,13 +55,7 @@ def verify_root(registry: RunRegistry) -> Iterator[Fault]:
 def verify_run(
     run: RunFolder, report: Callable[[str], None] = lambda name: None, *, name: str | None = None
 ) -> Iterator[Fault]:
-    """Yield the faults of one run, at most one per file.
-
-    Args:
-        run: the folder, be it a hidden one in which a run is made.
-        report: is told each file before it is read.
-        name: of the run, where it is not the folder's.
-    """
+    """Yield the faults of one run, at most one per file; ``report`` is told each file before it is read."""
     name = name or run.name
     try:
         manifest, metrics = run.manifest(), run.metrics()
@@ -162,7 +156,6 @@ def _rows_problem(path: Path, name: str, account: Account) -> str | None:
 
 
 def is_busy(run: RunFolder) -> bool:
-    """Say whether a process is training the run now."""
     if not run.has_manifest:
         return False
     try:

@@ -20,7 +20,6 @@ from fedscope.storage import new_file, read_text, regular, write_text
 
 
 def is_complete(folder: Path) -> bool:
-    """Say whether ``folder`` holds a data set."""
     return (folder / "meta.json").exists()
 
 
@@ -72,7 +71,6 @@ def write_meta(
 
 
 def read(name: str, folder: Path, note: str = "") -> Dataset:
-    """Return the data set in ``folder`` under ``name``; ``note`` comes before its own."""
     meta = json.loads(read_text(folder / "meta.json"))
     splits = {split: read_split(folder, split) for split in meta.get("splits", SPLITS[:2])}
     notes = "; ".join(filter(None, [note, meta.get("note", "")]))
@@ -93,7 +91,6 @@ def read_split(folder: Path, name: str) -> Split:
 
 
 def images_file(folder: Path, split: str) -> Path:
-    """Return where a split's decoded images lie."""
     return folder / f"{split}_images.npy"
 
 

@@ -22,10 +22,7 @@ class DataFiles:
 
 
 def local(record: DatasetRecord, folder: Path, *, fetch: bool = True) -> DataFiles:
-    """Return the data set's files in ``folder/NAME`` or in ``folder`` itself.
-
-    Domains that are not there come from the hub, if it has them, unless ``fetch`` is false.
-    """
+    """Return the files in ``folder/NAME`` or ``folder``; missing domains come from the hub if ``fetch``."""
     for home in (folder / record.folder, folder):
         if home.is_dir():
             for layout in (_whole_shards, _domains if record.domains else _train_and_val):
@@ -36,7 +33,6 @@ def local(record: DatasetRecord, folder: Path, *, fetch: bool = True) -> DataFil
 
 
 def from_hub(record: DatasetRecord) -> DataFiles:
-    """Return the data set's files, fetched from the hub where they are not in its cache."""
     if record.hub:
         files = shards.fetch(record.hub)
         return DataFiles(_every(files), partial(_read_shards, record, files))

@@ -36,5 +36,4 @@ class DatasetRecord:
 
     @property
     def folder(self) -> str:
-        """The name of the folder its files lie in."""
         return self.stored_as or self.name

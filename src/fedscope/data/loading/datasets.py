@@ -57,7 +57,6 @@ class Split:
         return self._with_each(lambda part: part.to(device) if isinstance(part, Tensor) else part)
 
     def take(self, rows: Tensor) -> "Split":
-        """Return the split's ``rows`` alone, in their order."""
         return self._with_each(lambda part: part[rows])
 
     def _with_each(self, function: Callable[[Any], Any]) -> "Split":
@@ -95,7 +94,6 @@ class Dataset:
         return len(self.classes) if self.train.targets is None else 1
 
     def with_loss(self, reference: str | None) -> "Dataset":
-        """Return the data set with the loss MODULE:FUNCTION of the user's own; without one, as it is."""
         if reference is None:
             return self
         loss = imported(reference, "--loss")

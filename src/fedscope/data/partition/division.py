@@ -1,7 +1,5 @@
 """The division of a training set as a run's settings name it: every client's rows, and those held out."""
 
-
-
 import math
 from typing import NamedTuple, Protocol
 
@@ -49,7 +47,6 @@ class Divided(NamedTuple):
 
 
 def division(settings: Divides) -> Division:
-    """Return how the settings divide the data."""
     if settings.validation and settings.partition in FRESH:
         raise UserError(
             f"--partition {settings.partition} has new clients in every round, who share rows; leave "

@@ -40,7 +40,6 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
 
 
 def _labels(column: Iterable[int | None], where: str) -> Tensor:
-    """Return the classes of all rows (N,)."""
     numbers = torch.tensor([-1 if number is None else int(number) for number in column], dtype=torch.int64)
     without = (numbers < 0).nonzero().flatten().tolist()
     if without:

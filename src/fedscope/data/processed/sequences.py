@@ -20,7 +20,6 @@ from fedscope.task_loss import IGNORED
 
 
 def tokenizer(model: str, what: str) -> Any:
-    """Return the tokenizer of the network ``hf:NAME``, for ``what``."""
     with needed("transformers", what):
         from transformers import AutoTokenizer
     pretrained.sought(model)
@@ -33,10 +32,7 @@ def tokenizer(model: str, what: str) -> Any:
 
 
 def length_for(model: str, asked: int | None, what: str) -> int:
-    """Return how many tokens of ``what`` make a sequence for the network ``hf:NAME``.
-
-    They are as many as ``asked``, else LENGTH or as many as it has positions for.
-    """
+    """Return how many tokens make a sequence for the network ``hf:NAME``, of ``asked`` or LENGTH."""
     with needed("transformers", what):
         from transformers import AutoConfig
     pretrained.sought(model)

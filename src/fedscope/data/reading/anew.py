@@ -23,12 +23,10 @@ class Anew:
 
     @property
     def shape(self) -> torch.Size:
-        """The shape of all samples together, (N, …)."""
         return self.kept.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the inputs."""
         return self.kept.dtype
 
     def __len__(self) -> int:

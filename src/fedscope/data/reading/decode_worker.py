@@ -23,7 +23,6 @@ class DecodeRequest(NamedTuple):
 
 
 def set_up_worker() -> None:
-    """Set this process up: it ignores Ctrl-C, and ends when its parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
@@ -42,7 +41,6 @@ def _crop(request: DecodeRequest, side: int) -> Pixels:
 
 
 def read_bytes(path: str, offset: int, length: int) -> bytes:
-    """Return a part of a file."""
     try:
         with open_regular(path) as file:
             file.seek(offset)

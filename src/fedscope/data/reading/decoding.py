@@ -27,10 +27,7 @@ class Box(NamedTuple):
 
 
 def opened(encoded: bytes, where: str, *, grey: bool = False) -> Image.Image:
-    """Return the image with three channels, decoded.
-
-    ``grey``: an image without three channels is converted to grey first, as in FedBN's loaders.
-    """
+    """Return the image, decoded; ``grey``: without three channels it is made grey first (FedBN's loaders)."""
     try:
         image: Image.Image = Image.open(BytesIO(encoded))
         if grey and len(image.getbands()) != 3:
@@ -106,5 +103,4 @@ def _pixels(image: Image.Image) -> Pixels:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its type."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

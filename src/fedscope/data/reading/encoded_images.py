@@ -43,7 +43,6 @@ class Files:
 
     @property
     def shape(self) -> torch.Size:
-        """The shape of all images together, as of a tensor: (N, 3, side, side)."""
         return torch.Size([len(self.places), 3, self.side, self.side])
 
     def __len__(self) -> int:
@@ -92,7 +91,6 @@ class Files:
         ]
 
     def save(self, folder: Path, name: str) -> None:
-        """Write where the images lie, as ``NAME_places.npy`` and ``NAME_paths.json``."""
         with new_file(folder / f"{name}_places.npy", below=folder) as handle:
             np.save(handle, self.places)
         content = {"paths": [str(path) for path in self.paths], "digest": self.digest, "side": self.side}

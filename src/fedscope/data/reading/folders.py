@@ -17,7 +17,6 @@ Choose = Callable[[Sequence[str]], Sequence[str]]
 
 
 def class_names(folder: Path) -> list[str]:
-    """Return the names of the folders in ``folder``, sorted."""
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
 
 
@@ -37,7 +36,6 @@ def by_class(folder: Path, classes: Sequence[str], only: Iterable[str] | None = 
 
 
 def images_of(folder: Path) -> list[Path]:
-    """Return the images in ``folder``, or else in ``folder/images``, sorted by name."""
     for place in (folder, folder / "images"):
         if place.is_dir() and (found := [f for f in place.iterdir() if f.suffix.lower() in SUFFIXES]):
             return sorted(found)
@@ -116,7 +114,6 @@ def _listed(file: Path, classes: Sequence[str], what: str) -> ImageTable:
 
 
 def lines(file: Path) -> list[str]:
-    """Return the lines of a text that are not blank."""
     try:
         found = [line.strip() for line in read_text(file, MOST_LIST).splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:

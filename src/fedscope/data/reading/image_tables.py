@@ -36,7 +36,6 @@ class ImageTable:
         return len(self.labels)
 
     def take(self, rows: Rows) -> "ImageTable":
-        """Return the images at ``rows``, in their order."""
         domains = None if self.domains is None else self.domains[rows]
         return replace(
             self, file=self.file[rows], row=self.row[rows], labels=self.labels[rows], domains=domains
@@ -58,7 +57,6 @@ class ImageTable:
 
 
 def of_files(paths: Sequence[Path], labels: Sequence[int], classes: Sequence[str]) -> ImageTable:
-    """Return the table of images that are one file each."""
     count = len(paths)
     return ImageTable(
         tuple(paths), np.arange(count), np.full(count, -1), np.array(labels, dtype=np.int64), tuple(classes)
@@ -163,7 +161,6 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def opened(path: Path) -> "ParquetFile":
-    """Return the file, of which nothing but its schema is read yet."""
     with needed("train", f"{path.name}, a Parquet file,"):
         from pyarrow.parquet import ParquetFile
 

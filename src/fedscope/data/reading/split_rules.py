@@ -21,7 +21,6 @@ IMAGENET_SEED, IMAGENET_CLASSES, IMAGENET_IMAGES = 1993, 200, 500
 
 
 def as_published(tables: Tables) -> Chosen:
-    """Take the source's own two splits, whole."""
     return {split: check(table, f"the {split} split") for split, table in tables[""].items()}, ""
 
 
@@ -111,7 +110,6 @@ def office_caltech(tables: Tables) -> Chosen:
 def _ends(
     train: Mapping[str, ImageTable], test: Mapping[str, ImageTable], first: int, last: int
 ) -> dict[str, ImageTable]:
-    """Return each domain's ``first`` training images, its ``last`` as validation, and all its test images."""
     for domain, table in train.items():
         if not first or not last:
             shortest = min(train, key=lambda name: len(train[name]))
@@ -153,7 +151,6 @@ def _stratified(table: ImageTable, domain: str) -> Sequence[Rows]:
 
 
 def relabelled(tables: Tables, classes: Sequence[str]) -> Tables:
-    """Return the tables with ``classes`` alone, labelled by their place in it."""
     return {
         domain: {split: of_classes(table, classes) for split, table in splits.items()}
         for domain, splits in tables.items()
@@ -161,7 +158,6 @@ def relabelled(tables: Tables, classes: Sequence[str]) -> Tables:
 
 
 def by_column(tables: Mapping[str, ImageTable], domains: Sequence[str]) -> Tables:
-    """Return, of each split that says which domain an image is from, a table per domain."""
     result: dict[str, dict[str, ImageTable]] = {domain: {} for domain in domains}
     for split, table in tables.items():
         assert table.domains is not None

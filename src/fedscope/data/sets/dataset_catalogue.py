@@ -238,7 +238,6 @@ NAMES = tuple(DATASETS)
 
 
 def record(name: str) -> DatasetRecord:
-    """Return the record of the data set ``name``."""
     if name not in DATASETS:
         known = (*NAMES, *registered(REGISTERED))
         hint = suggestion(name, known) or f"; choose one of {', '.join(known)}, or MODULE:FACTORY"

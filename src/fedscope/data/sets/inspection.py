@@ -24,7 +24,6 @@ class SplitCount:
 
     @property
     def verdict(self) -> str:
-        """Whether the counts agree."""
         if self.expected is None:
             return ""
         return "ok" if self.found == self.expected else "differs"
@@ -41,13 +40,11 @@ class Inspection:
     fingerprint: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Return the report as plain data."""
         lines = [asdict(line) | {"verdict": line.verdict} for line in self.lines]
         return asdict(self) | {"lines": lines, "ok": not self.problem}
 
 
 def describe(entry: DatasetRecord) -> dict[str, object]:
-    """Return the facts about a data set, as plain data."""
     hubs = [entry.hub] if entry.hub else list(entry.domain_hubs.values())
     return {
         "name": entry.name,
@@ -67,7 +64,6 @@ def describe(entry: DatasetRecord) -> dict[str, object]:
 
 
 def whereabouts(entry: DatasetRecord, data_dir: Path | None) -> str:
-    """Return in a few words where the data set would be loaded from."""
     if entry.built_in:
         return "bundled"
     folder = root(data_dir)

@@ -98,7 +98,6 @@ def clients(reference: str, test: str | None = None, loss: str | None = None) ->
 
 
 def source_of(reference: str, test: str | None = None) -> str:
-    """Return the SHA-256 of the files that make data of the user's own; "" of a data set of the catalogue."""
     return digest(reference, *([test] if test else [])) if is_own(reference) else ""
 
 
@@ -156,7 +155,6 @@ def _no_data(made: object) -> UserError:
 
 
 def _one(made: Any, loss: Loss | None) -> _Read | None:
-    """Return the samples of one data set, or nothing if this is none."""
     whole = arrays(made)
     if whole:
         return _Read(_split(whole[0][0], whole[0][1], loss), (NUMBERED,) * whole[1])

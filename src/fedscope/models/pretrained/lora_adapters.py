@@ -31,12 +31,10 @@ def adapted(reference: str, lora: LoRA) -> Seen:
 
 
 def is_folder(path: Path) -> bool:
-    """Say whether ``path`` is a folder of peft's, with adapters alone."""
     return (path / CONFIG).is_file()
 
 
 def from_folder(reference: str, path: Path) -> Seen:
-    """Return the network ``hf:NAME`` with the adapters that peft saved in the folder ``path``."""
     base = load(reference)
     with extras.needed(EXTRA, str(path)):
         from peft import LoraConfig, PeftConfig

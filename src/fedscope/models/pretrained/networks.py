@@ -40,7 +40,6 @@ class Seen(nn.Module):
 
     @property
     def whole(self) -> nn.Module:
-        """The network of transformers."""
         return self._whole[0]
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -60,7 +59,6 @@ def load(reference: str) -> Seen:
 
 
 def is_folder(path: Path) -> bool:
-    """Say whether ``path`` is a folder of a pretrained network."""
     return (path / pretrained.CONFIG).is_file()
 
 
@@ -75,7 +73,6 @@ def weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def is_language(model: nn.Module) -> bool:
-    """Say whether a network predicts tokens."""
     return isinstance(model, Seen) and hasattr(model.whole.config, "vocab_size")
 
 
