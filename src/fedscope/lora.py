@@ -42,7 +42,6 @@ class LoRA:
 
     @property
     def text(self) -> str:
-        """What :meth:`parse` reads, on one line."""
         targets = f",targets={'+'.join(self.targets)}" if self.targets else ""
         return f"r={self.r},alpha={self.alpha:g}{targets}"
 

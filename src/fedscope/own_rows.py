@@ -2,7 +2,7 @@
 
 A loader says which rows there are, how they are collated and how many make a batch. Its own draws, which
 come from the caller's global generators, are not made: a data set is read row by row, with those generators
-set from a key of the row, and set back. What a loader would do otherwise is told in :attr:`Rows.notes`. A
+set from a key of the row, and set back. What a loader would do otherwise is told in ``DatasetRows.notes``. A
 sample is (input, target), or a dict; behind the target may stand the sample's number, which is left out.
 """
 

@@ -1,7 +1,4 @@
-"""JSON as typed, frozen records that return it as it was read, and refusals in plain words.
-
-A refusal names the field as its writer knows it, its value, and what it takes.
-"""
+"""JSON as typed, frozen records that return it as it was read, and refusals in plain words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self

@@ -1,6 +1,6 @@
 """A residual network's multiply-accumulates layer by layer, at full and at smaller widths.
 
-Arithmetic on shapes, which prices hundreds of sub-networks at once; :mod:`.cost` counts what runs.
+Arithmetic on shapes, which prices hundreds of sub-networks at once; :mod:`.network_cost` counts what runs.
 """
 
 from collections.abc import Callable

@@ -182,19 +182,13 @@ def blocks(model: nn.Module) -> list[Block]:
 
 
 def resnet56_bottleneck(classes: int, channels: int = 3, head: bool = False) -> ResNet:
-    """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes.
-
-    Published for (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
-    """
+    """Return FedML's ResNet-56 (Mendieta et al. 2022); without zero-initialised BatchNorm."""
     groups = grouped(bottleneck, 16, (16, 32, 64), (6, 6, 6), expansion=4)
     return ResNet(small_stem(channels, 16), groups, 256, classes, head)
 
 
 def resnet18(classes: int, channels: int = 3, head: bool = False) -> ResNet:
-    """Return the ResNet-18 of He et al. 2016 for large images: basic blocks 2-2-2-2 of 64 to 512 channels.
-
-    Published for (B, channels, 224, 224). He fan-out initialisation, no zero-initialised BatchNorm.
-    """
+    """Return the ResNet-18 of He et al. 2016 for large images; without zero-initialised BatchNorm."""
     groups = grouped(basic, 64, (64, 128, 256, 512), (2, 2, 2, 2))
     return ResNet(large_stem(channels, 64), groups, 512, classes, head)
 
@@ -211,20 +205,13 @@ def resnet18_gn(classes: int, channels: int = 3, head: bool = False) -> ResNet:
 
 
 def resnet8(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
-    """Return ResNet-8, of He et al. 2016, section 4.2: basic blocks 1-1-1 of 16/32/64 channels.
-
-    Made for (B, channels, 32, 32) with the ``shortcut`` A, which is the default; the paper's own
-    depths, 6n + 2, begin at 20.
-    """
+    """Return ResNet-8 as of He et al. 2016, section 4.2, whose own depths, 6n + 2, begin at 20."""
     groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (1, 1, 1))
     return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 
 
 def resnet20(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
-    """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2: basic blocks 3-3-3 of 16/32/64 channels.
-
-    Published for (B, channels, 32, 32) with the ``shortcut`` A, which is the default.
-    """
+    """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2, by default with its ``shortcut`` A."""
     groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (3, 3, 3))
     return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 

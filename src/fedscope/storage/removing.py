@@ -1,8 +1,4 @@
-"""Deleting and renaming: never through a link, and never a device, pipe or socket.
-
-``below`` is explained in :mod:`fedscope.storage`. Every function raises ``UserError`` where a link is in the
-way.
-"""
+"""Deleting and renaming: never through a link, and never a device, pipe or socket."""
 
 import os
 import shutil

@@ -82,7 +82,6 @@ def run_of(path: Path) -> Path | None:
 
 
 def names(root: Path) -> list[str]:
-    """Return the entries of a registry that may be runs, sorted; none where it is no folder."""
     if not is_folder(root):
         return []
     return sorted(name for name in os.listdir(root) if NAME.fullmatch(name))  # noqa: PTH208 (names alone)

@@ -1,8 +1,7 @@
 """The descriptions of a run, a round and a checkpoint: plain, versioned data, validated on reading.
 
 They name models, data sets and methods by their catalogue names only, so that a checkpoint can be described,
-listed and verified without building any of them. It is one format: each of its models is a field of the next,
-down to ``Manifest`` and ``CheckpointInfo``.
+listed and verified without building any of them.
 """
 
 from typing import Annotated, Any, Literal
@@ -187,7 +186,7 @@ class Round(Score):
 
     @property
     def deciding(self) -> float | None:
-        """The score of the best round: accuracy, or negative loss; on the rows held out if there are any."""
+        """The score that decides the best round: accuracy or negative loss, on held-out rows if any."""
         score = self.validation or self
         return score.accuracy if score.accuracy is not None or score.loss is None else -score.loss
 

@@ -117,7 +117,6 @@ def for_names(path: Path) -> list[Callable[..., Any] | tuple[Callable[..., Any],
 
 
 def hides_tensors(item: object, *, inside: bool = False) -> bool:
-    """Say whether tensors or arrays lie in an object of an unknown class."""
     if isinstance(item, Tensor | Array):
         return inside
     inside |= isinstance(item, Unknown)

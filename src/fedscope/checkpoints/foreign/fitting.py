@@ -34,7 +34,6 @@ _KINDS = (  # how its place reads, what that is; of several the first is suggest
 
 
 def described(places: Collection[str]) -> tuple[list[str], str]:
-    """Return the places in the order in which they are suggested, and a text that says what each is."""
     ranks = {
         place: next(n for n, (form, _) in enumerate(_KINDS) if re.fullmatch(form, place)) for place in places
     }
@@ -132,7 +131,6 @@ class _FileSearch:
         self.names, self.notes = self._unwrapped(entry)
 
     def fitted(self, flag: str) -> Fitted:
-        """Return the state of the one place that is the network, in the first dialect that has one."""
         needed = sum(not counts_batches(names[0]) for names in self.twins.values())
         best: tuple[int, _Candidate] | None = None
         for places in self._places():
@@ -171,7 +169,6 @@ class _FileSearch:
         return plain, [f"removed {wrapper}. from {count} names" for wrapper, count in sorted(counts.items())]
 
     def _places(self) -> Iterator[list[tuple[int, _Candidate]]]:
-        """Yield, for each dialect, where wanted names are found, with how many."""
         prefixes: dict[str, list[str]] = {}
         for name in self.names:
             parts = name.split(".")

@@ -33,12 +33,7 @@ _SAY = "say which file is whose with `fedscope runs add --client K=FILE`"
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint that any program wrote.
-
-    Read are files of ``torch.save`` (tensors and plain data), ``.safetensors``, ``.npy`` (one array, under
-    the name ``""``), ``.npz``, folders with ``model.safetensors`` or ``pytorch_model.bin``, whole
-    or in shards, and fedscope's own.
-    """
+    """Return the tensors of a checkpoint of any program, fedscope's too; one array alone is under ``""``."""
     if path.is_dir():
         tensors = _folder(path)
     elif path.suffix == ".safetensors":
@@ -70,11 +65,7 @@ def clients_in(folder: Path, start: str = "") -> dict[int, Path]:
 
 
 def numbered(files: Iterable[Path]) -> dict[int, Path]:
-    """Return those of the files whose names have a client's number, by that.
-
-    It follows the word client, in any case, with or without a separator: ``client_3_model.pt`` (PFLlib),
-    ``Client3.pt``, ``round-5-client-3.npz``.
-    """
+    """Return the files whose names have a client's number, by it: ``client_3_model.pt``, ``Client3.pt``."""
     found: dict[int, Path] = {}
     for path in files:
         numbers = _numbers(path)

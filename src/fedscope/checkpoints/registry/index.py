@@ -50,10 +50,7 @@ def rows(root: Path, most: int | None = None) -> tuple[list[Row], int]:
 
 
 def rebuild(root: Path) -> list[Row]:
-    """Make the index anew from the files; return its rows.
-
-    The old one is removed with its journal, which SQLite would otherwise play back into the new one.
-    """
+    """Make the index anew from the files, without its journal, which SQLite would play back into it."""
     if why := not_ours(root):
         raise UserError(why)
     for name in reversed(_FILES):

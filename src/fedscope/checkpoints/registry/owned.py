@@ -12,13 +12,11 @@ from fedscope.own import DATASETS, MODELS, SHOWN, digest, is_own, vouched
 
 
 def network_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the network's code has changed since training, else ""."""
     name, source = record.model.name, record.model.source
     return vouched((name,), source, "--model", MODELS, named=name in named) if is_own(name) else ""
 
 
 def data_note(record: CheckpointInfo | Manifest, named: Collection[str | None] = ()) -> str:
-    """Return a note if the code that makes the data, or of the loss, has changed since training, else ""."""
     name, test, loss = record.data.name, record.settings.test_data, record.settings.loss
     notes = list[str]()
     if is_own(name):
@@ -66,7 +64,6 @@ def check_content(path: Path, model: str | None, data: str | None) -> None:
 
 
 def adapters_of(path: Path) -> LoRA | None:
-    """Return the adapters that a checkpoint of fedscope's holds alone, if it does."""
     try:
         return describe_checkpoint(path)[0].model.lora
     except UserError:  # of another program

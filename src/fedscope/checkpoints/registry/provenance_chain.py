@@ -109,7 +109,6 @@ def _claims(path: Path, sha256: str) -> bool:
 
 
 def _run_links(checkpoint: VerifiedCheckpoint) -> Iterator[Link]:
-    """Yield the run that the file lies in, compared with what the checkpoint says, and its methods."""
     folder = layout.run_of(checkpoint.path)
     if folder is None:
         yield Link("run", checkpoint.info.run, {}, "the checkpoint lies in no run")

@@ -38,10 +38,7 @@ class History:
         self._top, self._prefix = Path(top), prefix
 
     def find(self, run: RunFolder, name: str) -> tuple[Path, str] | None:
-        """Return the repository and the object of a file of a run; None: no commit holds it.
-
-        A commit of another run of the name, by the time it was begun, does not.
-        """
+        """Return the repository and the object of a file of a run; None: no commit of this run holds it."""
         place = self._written(f"{run.name}/{name}")
         if place is None:
             return None

@@ -72,7 +72,6 @@ def collecting(run: RunFolder) -> Iterator[RunFolder]:
 
 
 def put_back(run: RunFolder, staged: RunFolder, names: Sequence[str]) -> None:
-    """Move models that were deleted from a run back into it, once each has the hash that its manifest has."""
     with run.locked():
         known = run.manifest().checkpoints_deleted
         for name in names:
@@ -143,7 +142,6 @@ def _check_room(root: Path, needed: int) -> None:
 
 
 def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick: Tick) -> None:
-    """Download one file, never more than its listed size, and compare its hash."""
     wanted, size, digest = contents.files[name], 0, hashlib.sha256()
     try:
         for chunk in paced(remote, contents.place(name)) if wanted.bytes else ():

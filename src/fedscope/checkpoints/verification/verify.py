@@ -1,9 +1,4 @@
-"""`fedscope runs verify`, and the check before an import: every file of a run read and compared.
-
-One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
-byte against its hash, and every claim of a file against the others
-(:mod:`fedscope.checkpoints.verification.contradictions`).
-"""
+"""`fedscope runs verify`, and the check before an import: every file of a run read and compared."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -33,10 +28,7 @@ class Fault:
 
 
 def verify_root(registry: RunRegistry) -> Iterator[Fault]:
-    """Yield the faults of the registry's own folder: its index, leftovers, and checkpoints of no run.
-
-    Other programs' files may lie there too; they are not checked.
-    """
+    """Yield the faults of a registry's own folder; other programs' files may lie there, and pass."""
     why = index.not_ours(registry.root)
     if why:
         yield Fault(index.INDEX, why)
@@ -87,7 +79,6 @@ def verify_run(
 
 
 def elsewhere(run: RunFolder) -> list[str]:
-    """Return the models that were deleted from a run, by its manifest, and are not here."""
     try:
         deleted = run.manifest().checkpoints_deleted
     except (UserError, OSError):  # a fault of its own

@@ -47,10 +47,7 @@ def load(record: DatasetRecord, data_dir: Path | None, *, fetch: bool = True) ->
 
 
 def cache_folder(record: DatasetRecord, found: dataset_files.DataFiles | None) -> Path:
-    """Return where the data set is cached: of local files by their content, else the hub's.
-
-    Images that are decoded as they are fetched stay in their files, so there the place counts too.
-    """
+    """Return where it is cached: of local files by content, and by place if they are decoded when fetched."""
     if found is None:
         return cache_dir() / f"{record.folder}-hub"
     place = f" {min(found.files).absolute()}" if record.decode == "files" else ""

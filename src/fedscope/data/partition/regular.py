@@ -1,7 +1,4 @@
-"""Partitions with few or no random draws: alike clients, and one client per domain.
-
-Each returns one int64 array of rows per client; together they are disjoint.
-"""
+"""Partitions with few or no random draws: alike clients, and one client per domain."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -21,10 +21,7 @@ _BATCH = 64  # images that are prepared at once
 
 
 def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], tuple[str, ...]]:
-    """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names.
-
-    ``model`` is the network ``hf:NAME`` whose processor prepares them.
-    """
+    """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names."""
     parts = _loaded(path)
     names = _classes(parts, path)
     processor, found = _processor(model, path), dict[str, tuple[Tensor, Tensor]]()

@@ -18,7 +18,7 @@ def load(reference: str, test: str | None, model: str | None) -> tuple[Split, Sp
     """Return the samples of ``text:PATH`` or ``images:PATH`` to train and to test on, and the classes' names.
 
     A class of text is its topic; without topics, of up to MOST_DOCUMENTS documents, its document; else all
-    text is of one class. Tested on is what the data call a test split, or all of the data ``test``.
+    text is of one class. The test samples are all of ``test``, else what the data call a test split.
     """
     kind = reference.partition(":")[0]
     if test and test.partition(":")[0] != kind:

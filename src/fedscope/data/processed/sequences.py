@@ -32,7 +32,7 @@ def tokenizer(model: str, what: str) -> Any:
 
 
 def length_for(model: str, asked: int | None, what: str) -> int:
-    """Return how many tokens make a sequence for the network ``hf:NAME``, of ``asked`` or LENGTH."""
+    """Return the tokens of a sequence: ``asked``, or LENGTH but no more than the network has positions."""
     with needed("transformers", what):
         from transformers import AutoConfig
     pretrained.sought(model)

@@ -79,7 +79,6 @@ def whereabouts(entry: DatasetRecord, data_dir: Path | None) -> str:
 
 
 def present(folder: Path) -> list[str]:
-    """Return the data sets that ``folder`` has a folder of, the first name of each."""
     found = {entry.folder: entry.name for entry in reversed(DATASETS.values()) if not entry.built_in}
     names = [name for place, name in found.items() if (folder / place).is_dir()]
     if not names:
@@ -91,7 +90,6 @@ def present(folder: Path) -> list[str]:
 
 
 def inspect(name: str, data_dir: Path | None) -> Inspection:
-    """Load the data set ``name`` from files that are here, and compare its counts with the published ones."""
     entry = record(name)
     root(data_dir)
     try:

@@ -36,11 +36,8 @@ def load(
 ) -> Dataset:
     """Return the data set that ``reference`` makes; ``test`` makes the samples to evaluate on.
 
-    Text and images in files are prepared by the tokenizer or image processor of the pretrained ``model``.
-    ``loss`` is MODULE:FUNCTION of (outputs, targets); None: cross-entropy.
-
     Without test data a part of the training data is held out, the same in every run. The factories draw from
-    seeded global generators.
+    seeded global generators. ``loss`` is MODULE:FUNCTION of (outputs, targets); None: cross-entropy.
     """
     source = source_of(reference, test)
     if pretrained.is_data(reference):
@@ -110,7 +107,6 @@ class _Read:
 
 
 def _made(reference: str, flag: str, loss: Loss | None) -> dict[str, _Read]:
-    """Return what a factory makes: ``train``, and ``test`` where there is such a part."""
     with seeded(0):
         made = called(reference, flag)
         parts = made if isinstance(made, Mapping) else {"train": made}
