@@ -90,7 +90,7 @@ def pair(batch: Any) -> tuple[tuple[Any, Any], bool]:
 
 
 def arrays(data: Any) -> tuple[tuple[Tensor, Tensor], bool] | None:
-    """Return (inputs, targets) of one tensor or array each, and whether numbers were a third; or None."""
+    """Return (inputs, targets) of one tensor or array each, and whether numbers followed them; or None."""
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return None
     if not all(isinstance(part, Tensor | np.ndarray) and part.ndim for part in data):

@@ -146,7 +146,7 @@ def is_copy(reference: str, original: str, recorded: str, others: Sequence[str] 
 def unchanged(references: tuple[str, ...], recorded: str, flag: str, *, named: bool) -> str:
     """Return a note if content is another than that of the hash ``recorded``, else "".
 
-    What the user has ``named`` may be other content, and a network fetched.
+    Where the user has ``named`` it, other content may be used, and a network fetched.
     """
     now = combined(map(digest, references))
     if now == recorded:

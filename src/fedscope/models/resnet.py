@@ -205,7 +205,7 @@ def resnet18_gn(classes: int, channels: int = 3, head: bool = False) -> ResNet:
 
 
 def resnet8(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
-    """Return ResNet-8 as of He et al. 2016, section 4.2, whose own depths, 6n + 2, begin at 20."""
+    """Return ResNet-8 in the manner of He et al. 2016, section 4.2, whose depths, 6n + 2, begin at 20."""
     groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (1, 1, 1))
     return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 

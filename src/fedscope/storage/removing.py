@@ -47,7 +47,7 @@ def move(source: Path, target: Path, *, below: Path | None) -> None:
 
 
 def expire(folder: Path, days: float, *, below: Path | None) -> None:
-    """Delete the folders in it not written to for ``days``; what cannot be deleted stays as it is."""
+    """Delete the folders in ``folder`` that were not written to for ``days``, as far as that can be done."""
     oldest = time.time() - days * 86_400
     with suppress(FileNotFoundError), door.entered(folder, below) as handle:
         for name in os.listdir(handle):  # noqa: PTH208 (of a descriptor)

@@ -22,7 +22,7 @@ _ROUND = rf"([0-9]{{1,9}})(?::(all|sel|anchor|{_CLIENT}(?::{_STEP})?))?"
 
 
 def path_of(run: RunFolder, which: str) -> Path | None:
-    """Return the file that RUN@``which`` names, there or not, the newest for ``""``; None if none."""
+    """Return the file that RUN@``which`` names, there or not; ``""`` is the newest, None: it names none."""
     if which == "":
         return run.newest
     if which in ("final", "best", "initial", "all", "sel"):

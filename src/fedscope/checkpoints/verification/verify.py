@@ -28,7 +28,7 @@ class Fault:
 
 
 def verify_root(registry: RunRegistry) -> Iterator[Fault]:
-    """Yield the faults of a registry's own folder; other programs' files may lie there, and pass."""
+    """Yield the faults of a registry's own folder, where other programs' files are not checked."""
     why = index.not_ours(registry.root)
     if why:
         yield Fault(index.INDEX, why)

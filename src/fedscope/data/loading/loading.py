@@ -47,7 +47,7 @@ def load(record: DatasetRecord, data_dir: Path | None, *, fetch: bool = True) ->
 
 
 def cache_folder(record: DatasetRecord, found: dataset_files.DataFiles | None) -> Path:
-    """Return where it is cached: of local files by content, and by place if they are decoded when fetched."""
+    """Return the cache's folder: by the files' content, and by their place where images stay in them."""
     if found is None:
         return cache_dir() / f"{record.folder}-hub"
     place = f" {min(found.files).absolute()}" if record.decode == "files" else ""
