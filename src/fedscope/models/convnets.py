@@ -9,13 +9,18 @@ from torch import nn
 def lenet5(classes: int, channels: int = 3) -> nn.Module:
     """Return LeNet-5 (LeCun et al. 1998) with ReLU and max-pooling, as NIID-Bench and MOON have it for CIFAR.
 
-    Input (B, channels, 32, 32).
+    Two 5×5 convolutions of 6 and 16 channels, each with ReLU and 2×2 max-pooling; three linear layers
+    120-84-C. Input (B, channels, 32, 32).
     """
     return _two_convolutions(channels, (6, 16), 400, (120, 84), classes)
 
 
 def cnn_mnist(classes: int, channels: int = 1) -> nn.Module:
-    """Return the MNIST CNN of McMahan et al. 2017, of 1,663,370 parameters; input (B, channels, 28, 28)."""
+    """Return the CNN of McMahan et al. 2017 (FedAvg) for MNIST, of 1,663,370 parameters.
+
+    Two 5×5 convolutions of 32 and 64 channels that keep the sides, each with ReLU and 2×2 max-pooling; two
+    linear layers 512-C. Input (B, channels, 28, 28).
+    """
     return _two_convolutions(channels, (32, 64), 3136, (512,), classes, padding=2)
 
 
@@ -45,6 +50,7 @@ def _two_convolutions(
 def convnet_cifar(classes: int, channels: int = 3) -> nn.Module:
     """Return the CIFAR ConvNet of Acar et al. 2021 (FedDyn), used by FedDC, MAN and, as "LeNet", FedASAM.
 
+    Two 5×5 convolutions of 64 channels, each with ReLU and 2×2 max-pooling; three linear layers 384-192-C.
     Input (B, channels, 32, 32). No normalisation.
     """
     return nn.Sequential(
@@ -66,7 +72,11 @@ def convnet_cifar(classes: int, channels: int = 3) -> nn.Module:
 
 
 def convnet_tiny_gn(classes: int, channels: int = 3) -> nn.Module:
-    """Return the Tiny-ImageNet ConvNet of Yashwanth et al. 2024 (MAN); input (B, channels, 64, 64)."""
+    """Return the Tiny-ImageNet ConvNet of Yashwanth et al. 2024 (MAN).
+
+    Three 3×3 convolutions of 64 channels, each with GroupNorm of 4 groups, ReLU and 2×2 max-pooling; three
+    linear layers 512-384-C. Input (B, channels, 64, 64).
+    """
     layers: list[tuple[str, nn.Module]] = []
     for block in (1, 2, 3):
         layers += [
@@ -89,7 +99,9 @@ def convnet_tiny_gn(classes: int, channels: int = 3) -> nn.Module:
 def digit_cnn6(classes: int, channels: int = 3) -> nn.Module:
     """Return the network of Li et al. 2021 (FedBN) for digits of several domains.
 
-    Input (B, channels, 28, 28). Layers are named as in the published code.
+    Three 5×5 convolutions 64-64-128 with BatchNorm and ReLU, the first two 2×2 max-pooled; three linear
+    layers 2048-512-C, the hidden ones with BatchNorm and ReLU. Input (B, channels, 28, 28). Layers are named
+    as in the published code.
     """
     return nn.Sequential(
         OrderedDict(

@@ -113,7 +113,10 @@ BlockMaker = Callable[[int, int, int, bool], Block]
 def grouped(
     make: BlockMaker, inputs: int, planes: Sequence[int], counts: Sequence[int], expansion: int = 1
 ) -> list[nn.Sequential]:
-    """Return groups of blocks of ``expansion``·planes outputs; all but the first group halve the sides."""
+    """Return groups of ``counts`` blocks on ``inputs`` channels; every group but the first halves the sides.
+
+    A block of p ``planes`` has ``expansion``·p outputs.
+    """
     groups = []
     for index, (width, count) in enumerate(zip(planes, counts, strict=True)):
         group = []
@@ -125,10 +128,12 @@ def grouped(
 
 
 def small_stem(channels: int, outputs: int, norm: Norm = nn.BatchNorm2d) -> nn.Sequential:
+    """Return the stem for small images: a 3×3 convolution that keeps the sides."""
     return nn.Sequential(nn.Conv2d(channels, outputs, 3, 1, 1, bias=False), norm(outputs), nn.ReLU())
 
 
 def large_stem(channels: int, outputs: int) -> nn.Sequential:
+    """Return the stem for large images: a 7×7 convolution and a 3×3 max-pool, each halving the sides."""
     convolution = nn.Conv2d(channels, outputs, 7, 2, 3, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
 
@@ -162,6 +167,7 @@ class ResNet(nn.Module):
 
     @property
     def groups(self) -> list[nn.Sequential]:
+        """The groups of blocks, ``layer1`` first."""
         names = (f"layer{index}" for index in range(1, self.depth + 1))
         return [cast(nn.Sequential, self.get_submodule(name)) for name in names]
 
@@ -178,17 +184,24 @@ class ResNet(nn.Module):
 
 
 def blocks(model: nn.Module) -> list[Block]:
+    """Return the residual blocks of ``model`` from input to output; none where it is not residual."""
     return [module for module in model.modules() if isinstance(module, Block)]
 
 
 def resnet56_bottleneck(classes: int, channels: int = 3, head: bool = False) -> ResNet:
-    """Return FedML's ResNet-56 (Mendieta et al. 2022); without zero-initialised BatchNorm."""
+    """Return FedML's ResNet-56 (Mendieta et al. 2022): bottlenecks 6-6-6 of 16/32/64 planes.
+
+    Published for (B, channels, 32, 32). He fan-out initialisation, no zero-initialised BatchNorm.
+    """
     groups = grouped(bottleneck, 16, (16, 32, 64), (6, 6, 6), expansion=4)
     return ResNet(small_stem(channels, 16), groups, 256, classes, head)
 
 
 def resnet18(classes: int, channels: int = 3, head: bool = False) -> ResNet:
-    """Return the ResNet-18 of He et al. 2016 for large images; without zero-initialised BatchNorm."""
+    """Return the ResNet-18 of He et al. 2016 for large images: basic blocks 2-2-2-2 of 64 to 512 channels.
+
+    Published for (B, channels, 224, 224). He fan-out initialisation, no zero-initialised BatchNorm.
+    """
     groups = grouped(basic, 64, (64, 128, 256, 512), (2, 2, 2, 2))
     return ResNet(large_stem(channels, 64), groups, 512, classes, head)
 
@@ -205,13 +218,20 @@ def resnet18_gn(classes: int, channels: int = 3, head: bool = False) -> ResNet:
 
 
 def resnet8(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
-    """Return ResNet-8 in the manner of He et al. 2016, section 4.2, whose depths, 6n + 2, begin at 20."""
+    """Return ResNet-8, of He et al. 2016, section 4.2: basic blocks 1-1-1 of 16/32/64 channels.
+
+    Made for (B, channels, 32, 32) with the ``shortcut`` A, which is the default; the paper's own
+    depths, 6n + 2, begin at 20.
+    """
     groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (1, 1, 1))
     return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 
 
 def resnet20(classes: int, channels: int = 3, head: bool = False, shortcut: Shortcut | None = None) -> ResNet:
-    """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2, by default with its ``shortcut`` A."""
+    """Return the CIFAR ResNet-20 of He et al. 2016, section 4.2: basic blocks 3-3-3 of 16/32/64 channels.
+
+    Published for (B, channels, 32, 32) with the ``shortcut`` A, which is the default.
+    """
     groups = grouped(partial(basic, shortcut=shortcut or "A"), 16, (16, 32, 64), (3, 3, 3))
     return ResNet(small_stem(channels, 16), groups, 64, classes, head)
 

@@ -3,6 +3,10 @@
 A :class:`Division` names a partitioner and its parameters; :func:`partition` draws it. Every partitioner
 returns one int64 array of row indices per client. Same labels, division and generator: same rows, whatever
 method trains on them.
+
+Pathological label skew: every client holds samples of few classes.
+
+Each returns one int64 array of rows per client; together they are disjoint.
 """
 
 from collections.abc import Callable
@@ -140,6 +144,7 @@ class Division:
 
     @property
     def parameters(self) -> dict[str, float | str | None]:
+        """The parameters that this kind reads, by name."""
         return {name: getattr(self, name) for name in PARAMETERS[self.kind]}
 
     def _check(self, name: str, value: float | str | None) -> None:

@@ -1,4 +1,7 @@
-"""Partitions with few or no random draws: alike clients, and one client per domain."""
+"""Partitions with few or no random draws: alike clients, and one client per domain.
+
+Each returns one int64 array of rows per client; together they are disjoint.
+"""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -38,6 +38,10 @@ def label_maps(
 
     Draws: under ``bernoulli`` one uniform number per round, under ``fixed10`` the rounds; then, for each
     shift in turn, its class and its label.
+
+    Raises:
+        UserError: fewer than two classes, fewer than ten rounds under ``fixed10``, no such schedule, or a
+            probability that is none.
     """
     if classes < 2:
         raise UserError(f"concepts shift between at least 2 classes, not {classes}")
@@ -77,6 +81,7 @@ def _shifting(
 
 
 def shift_rounds(maps: Labels) -> list[int]:
+    """Return the rounds, from 0, that begin with a shift."""
     before = np.vstack([np.arange(maps.shape[1]), maps[:-1]])
     return [int(round) for round in np.flatnonzero((maps != before).any(axis=1))]
 
@@ -86,13 +91,16 @@ def mean_best_since_shift(accuracies: Sequence[float], shifts: Sequence[int]) ->
 
     ``accuracies`` (T,) are those after each round, ``shifts`` the rounds, from 0, that began with a shift.
     This is our reading of FedFOR's "average best validation accuracy".
+
+    Raises:
+        ValueError: no accuracy, or a shift outside the rounds.
     """
     stretches = np.split(_checked(accuracies, shifts), sorted(set(shifts)))
     return float(np.concatenate([np.maximum.accumulate(stretch) for stretch in stretches]).mean())
 
 
 def mean_current(accuracies: Sequence[float], shifts: Sequence[int]) -> float:
-    """Return the mean accuracy over the rounds; arguments as in :func:`mean_best_since_shift`."""
+    """Return the mean accuracy over the rounds; arguments and errors as in :func:`mean_best_since_shift`."""
     return float(_checked(accuracies, shifts).mean())
 
 

@@ -21,7 +21,10 @@ _BATCH = 64  # images that are prepared at once
 
 
 def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], tuple[str, ...]]:
-    """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names."""
+    """Return inputs (N, C, H, W) float32 and classes (N,) by split, and the classes' names.
+
+    ``model`` is the network ``hf:NAME`` whose processor prepares them.
+    """
     parts = _loaded(path)
     names = _classes(parts, path)
     processor, found = _processor(model, path), dict[str, tuple[Tensor, Tensor]]()
@@ -37,6 +40,7 @@ def pictures(path: Path, model: str) -> tuple[dict[str, tuple[Tensor, Tensor]], 
 
 
 def _labels(column: Iterable[int | None], where: str) -> Tensor:
+    """Return the classes of all rows (N,)."""
     numbers = torch.tensor([-1 if number is None else int(number) for number in column], dtype=torch.int64)
     without = (numbers < 0).nonzero().flatten().tolist()
     if without:

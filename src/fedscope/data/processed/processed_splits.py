@@ -18,7 +18,12 @@ def load(reference: str, test: str | None, model: str | None) -> tuple[Split, Sp
     """Return the samples of ``text:PATH`` or ``images:PATH`` to train and to test on, and the classes' names.
 
     A class of text is its topic; without topics, of up to MOST_DOCUMENTS documents, its document; else all
-    text is of one class. The test samples are all of ``test``, else what the data call a test split.
+    text is of one class.
+
+    Args:
+        reference: of the data; what they call a test split is what is evaluated on.
+        test: other data to evaluate on, all of them.
+        model: the network ``hf:NAME`` whose tokenizer or image processor prepares them.
     """
     kind = reference.partition(":")[0]
     if test and test.partition(":")[0] != kind:

@@ -36,8 +36,11 @@ def load(
 ) -> Dataset:
     """Return the data set that ``reference`` makes; ``test`` makes the samples to evaluate on.
 
+    Text and images in files are prepared by the tokenizer or image processor of the pretrained ``model``.
+    ``loss`` is MODULE:FUNCTION of (outputs, targets); None: cross-entropy.
+
     Without test data a part of the training data is held out, the same in every run. The factories draw from
-    seeded global generators. ``loss`` is MODULE:FUNCTION of (outputs, targets); None: cross-entropy.
+    seeded global generators.
     """
     source = source_of(reference, test)
     if pretrained.is_data(reference):
@@ -95,6 +98,7 @@ def clients(reference: str, test: str | None = None, loss: str | None = None) ->
 
 
 def source_of(reference: str, test: str | None = None) -> str:
+    """Return the SHA-256 of the files that make data of the user's own; "" of a data set of the catalogue."""
     return digest(reference, *([test] if test else [])) if is_own(reference) else ""
 
 
@@ -107,6 +111,7 @@ class _Read:
 
 
 def _made(reference: str, flag: str, loss: Loss | None) -> dict[str, _Read]:
+    """Return what a factory makes: ``train``, and ``test`` where there is such a part."""
     with seeded(0):
         made = called(reference, flag)
         parts = made if isinstance(made, Mapping) else {"train": made}
@@ -151,6 +156,7 @@ def _no_data(made: object) -> UserError:
 
 
 def _one(made: Any, loss: Loss | None) -> _Read | None:
+    """Return the samples of one data set, or nothing if this is none."""
     whole = arrays(made)
     if whole:
         return _Read(_split(whole[0][0], whole[0][1], loss), (NUMBERED,) * whole[1])
