@@ -10,7 +10,6 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def surroundings(device: torch.device) -> str:
-    """Return what decides a result's bits beside what was asked: program, library, device, threads."""
     return f"{torch.__version__} {device.type} {torch.get_num_threads()} {code()}"
 
 

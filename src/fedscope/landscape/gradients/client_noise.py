@@ -97,10 +97,7 @@ def _client(number: int, data: Data, loss_fn: LossFunction) -> Batches:
 
 
 def _dealt(loss: FlatLoss, groups: int, seed: int) -> FlatLoss:
-    """Return the loss with its samples dealt; one by one where they are too few for three batches of several.
-
-    The network stays as the batches that were given make it. Batches that cannot be cut stay as they are.
-    """
+    """Return the loss with its samples dealt; one by one where too few for three batches of several."""
     check_loss(loss)
     if loss.coupled:
         return loss

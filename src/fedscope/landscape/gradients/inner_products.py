@@ -57,7 +57,6 @@ class Sketch:
             self._sign = 2.0 * torch.randint(2, (n,), generator=generator).double() - 1
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Return the sketches (…, m) of rows (…, n) float64."""
         if self.exact:
             return rows
         return rows.new_zeros(*rows.shape[:-1], SKETCH).index_add_(-1, self._place, rows * self._sign)
@@ -92,10 +91,7 @@ def products_of_covariances(products: Sequence[BatchProducts]) -> Tensor:
 def of_losses(
     losses: Sequence[FlatLoss], finite: Sequence[float], *, progress: Progress | None = None
 ) -> tuple[list[BatchProducts], int]:
-    """Return the products of clients' batches at the losses' centre, and how many gradients they took.
-
-    Gradients are kept in the network's dtype while they fit ``KEPT`` bytes.
-    """
+    """Return the products of clients' batches at the losses' centre, and how many gradients they took."""
     total = sum(len(loss.batches) for loss in losses)
     keeps = total * losses[0].center.nbytes <= KEPT
     kept, done = list[list[Tensor]](), 0
@@ -128,7 +124,6 @@ def of_losses(
 
 
 def batch_gradients(loss: FlatLoss) -> Iterator[Tensor]:
-    """Yield each batch's gradient (n,) at the centre, on the CPU."""
     loss.load(loss.center)
     for inputs, targets in loss.batches:
         with loss.exact(), torch.enable_grad():

@@ -68,9 +68,8 @@ class Forms:
         return Estimate(value, math.sqrt(variance), self._dof(row), slope, low=0.0)
 
     def ratio(self, one: Tensor, other: Tensor, *, square: bool = False, offset: float = 0.0) -> Ratio:
-        """Return the ratio of a form to a squared length, with ``offset`` added.
-
-        ``square``: the first is a squared length too.
+        """Return the ratio of a form to a squared length, plus ``offset``; ``square``: the first is such a
+        length too.
         """
         x, y = float(_form(one, self.values)), float(_form(other, self.values))
         first, second, slope = self._spread(one, one), self._spread(other, other), 0.0
@@ -107,7 +106,6 @@ class Forms:
         return torch.cat(list(self.moved))
 
     def _dof(self, row: Tensor) -> float:
-        """Return the degrees of freedom, fewer where few batches make the error."""
         parts = [_form(row, part) for part in self.moved]
         return combined(*((float(part.norm()), sample_error(part)[1]) for part in parts))[1]
 
@@ -127,14 +125,7 @@ class TwoSizes(NamedTuple):
 
 
 def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: float) -> TwoSizes:
-    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3).
-
-    Args:
-        small: samples of the smaller batches.
-        big: samples of the larger ones.
-        small_square: mean of ‖g‖² over smaller batches.
-        big_square: over larger ones.
-    """
+    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3)."""
     if not 0 < small < big:
         raise UserError(
             f"batch sizes of {small} and {big} tell no noise scale; the first must be smaller, above 0"
@@ -233,7 +224,6 @@ def _moved(products: Sequence[BatchProducts], whole: _GradientMoments, k: int, p
 
 
 def _added(products: Sequence[BatchProducts], traces: Tensor, p: Tensor) -> Tensor:
-    """Return what noise adds to the numbers (S,) where they are formed of the ĝ_k as they are."""
     noise = torch.stack([one.finite * t / one.sizes.sum() for one, t in zip(products, traces, strict=True)])
     return _GradientMoments(noise.diag(), torch.zeros_like(noise)).numbers(p)
 

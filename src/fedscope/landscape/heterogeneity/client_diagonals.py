@@ -56,20 +56,10 @@ class Diagonals(Protocol):
 class ClientDiagonals:
     """Every client's group means over the probes so far.
 
-    Args:
-        seed: of the generator that draws every client's probes.
-        groups: G.
-        estimator: of each diagonal; a basis that it returns is kept for the next stage.
-        known: bases of clients with their products, independent of the probes.
-        memory: bytes of kept bases; a client whose basis does not fit gets a new one in each stage.
-        progress: called after every product.
-
-    Attributes:
-        parameter: K × (G, n) in the operator's dtype on the CPU: means of the diagonal.
-        tensor: K × (G, T) float64: means of the tensors' block traces.
-        probes: M of each client.
-        matvecs: products of all clients.
-        deflated: rows of the largest basis at its last probes.
+    ``known`` are bases of clients, independent of the probes; a client whose basis does not fit in ``memory``
+    bytes gets a new one in each stage. ``parameter`` holds K × (G, n) means of the diagonal, in the
+    operator's dtype on the CPU, ``tensor`` K × (G, T) float64 means of the block traces, ``deflated`` the
+    rows of the largest basis at its last probes.
     """
 
     def __init__(
@@ -94,7 +84,6 @@ class ClientDiagonals:
         self._same: dict[int, int] = {}  # client → the first that is equal to it
 
     def add(self, operators: Iterable[Operator], probes: int) -> None:
-        """Take ``probes`` more of each client, the same for all."""
         after, self.deflated = self._draws, 0
         for client, op in enumerate(operators):
             if self._same.get(client, client) < client:
@@ -129,10 +118,7 @@ class ClientDiagonals:
         self.probes += probes
 
     def grow(self, operators: Iterable[Operator], factor: float) -> bool:
-        """Enlarge the bases where that is cheaper than ``factor`` times as many probes; say whether any grew.
-
-        All probes so far become what they would be beside the larger basis.
-        """
+        """Enlarge the bases where that is cheaper than ``factor`` times the probes; say whether any grew."""
         variances = [self._variance(one) for one in self.parameter]
         goal = sum(variances) / len(variances) / factor
         worth = {client for client, known in self._known.items() if _saved(known) > goal}
@@ -221,7 +207,6 @@ class ClientDiagonals:
                 self._known.pop(client, None)
 
     def _keep(self, client: int, known: Subspace | None) -> None:
-        """Keep a client's basis for its next stage, as far as there is memory."""
         if known is None or client in self._known:
             return
         taken = sum(other.rows.nbytes for other in (*self._known.values(), known))

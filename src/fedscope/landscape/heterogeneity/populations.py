@@ -75,15 +75,9 @@ def client_parts(
 ) -> tuple[dict[Reading, list[Parts]], int]:
     """Return the clients' parts in both readings, and the products that they took.
 
-    Nothing where no probes are to be taken, or a client's operator has fewer than four batches or cannot
-    tell its parts. A client all of whose samples were taken costs no product.
-
-    Args:
-        operators: one per client, in their order.
-        diagonals: the clients' D̂: (K, n) of the parameters, (K, T) of the tensors' block traces.
-        generator: draws the probes.
-        probes: M, at least 4; 0 for none.
-        progress: called after every client.
+    Nothing where no probes are to be taken, or a client's operator has fewer than four batches or cannot tell
+    its parts. A client all of whose samples were taken costs no product. ``diagonals`` are the D̂: (K, n) of
+    the parameters, (K, T) of the tensors' block traces.
     """
     if 0 < probes < _FEWEST:
         raise UserError(f"{probes} probes cannot tell the samples' errors; take at least {_FEWEST}, or none")
@@ -220,7 +214,6 @@ def _products(parts: Tensor, diagonals: Tensor) -> Tensor:
 
 
 def _parts(seen: Sequence[Tensor], sizes: Tensor, factor: float, client: int) -> Parts:
-    """Return a client's parts from the inner products of blocks of probes."""
     B, N, shares = len(sizes), float(sizes.sum()), sizes / sizes.sum()
     onto = torch.cat([one[..., len(one) * B :] for one in seen])  # (M, B, K)
     onto = onto - torch.einsum("b,mbk->mk", shares, onto)[:, None]
@@ -279,5 +272,4 @@ def _unlike_products(blocks: Sequence[Tensor]) -> Tensor:
 
 
 def _same(block: Tensor) -> Tensor:
-    """Return the entries (m, …) of the same probe twice."""
     return torch.einsum("mm...->m...", block)

@@ -157,7 +157,6 @@ def _most_of_pairs(squared_norms: tuple[Estimate, ...]) -> Tensor:
 
 
 def cosine_estimate(value: float, stderr: float, dof: float) -> Estimate:
-    """Return an estimate of H_D."""
     return Estimate(value, stderr, dof, low=-1, high=1)
 
 
@@ -169,7 +168,6 @@ def _squared_gap(gap: float, variance: float, most: float, dof: int) -> Estimate
 
 
 def _resolved(estimate: Callable[..., Estimate], *matrices: Tensor) -> Tensor:
-    """Return which of the pairs are resolved, (K, K) bool, from what an estimate is made of, each (K, K)."""
     rows = zip(*(matrix.tolist() for matrix in matrices), strict=True)
     return torch.tensor([[estimate(*pair).resolved for pair in zip(*row, strict=True)] for row in rows])
 
@@ -194,14 +192,9 @@ def mean_gap(
 ) -> Estimate:
     """Return the mean over pairs of a ``curve`` of differences x_k − x_j (K, K), with its error.
 
-    Args:
-        curve: :func:`squared` or :func:`relative`.
-        gaps: the differences.
-        spread: the variances (K, K) of their errors, without bias: noise may carry these below 0.
-        errors: of what the differences' errors are sums: variances (K, K), none below 0, and their degrees of
-            freedom. A single one comes from a sample covariance of the x.
-        pairs: which are averaged over.
-        most: the largest possible value.
+    ``spread`` has the variances (K, K) of their errors, without bias: noise may carry these below 0.
+    ``errors`` are of what the differences' errors are sums: variances (K, K), none below 0, and their degrees
+    of freedom; a single one comes from a sample covariance of the x.
     """
     clients = len(gaps)
     value, rise, bend = curve(gaps)
@@ -265,10 +258,7 @@ def _inner(gram: Tensor) -> Tensor:
 
 
 def relations(inner: Tensor) -> tuple[Tensor, Tensor]:
-    """Return √I_kk (…, K) and I_kj / √(I_kk I_jj) (…, K, K) of inner products (…, K, K).
-
-    NaN where I_kk came out negative.
-    """
+    """Return √I_kk (…, K), NaN where I_kk is negative, and I_kj / √(I_kk I_jj) (…, K, K) of I (…, K, K)."""
     squares = inner.diagonal(dim1=-2, dim2=-1)
     # √(x·x) = x in IEEE arithmetic while √x·√x need not be: so a client's cosine with itself is exactly 1.
     cosines = inner / (squares[..., :, None] * squares[..., None, :]).sqrt()
@@ -278,7 +268,6 @@ def relations(inner: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def average(matrices: Tensor, pairs: Pairs) -> Tensor:
-    """Average (…, K, K) over pairs."""
     clients = matrices.shape[-1]
     if pairs == "all_including_self":
         return matrices.mean((-2, -1))

@@ -278,12 +278,10 @@ def _together(group: list[Batch]) -> list[Batch]:
 
 
 def _is_batch(item: object) -> bool:
-    """Say whether an item of a tuple is a batch: a pair, or a dict."""
     return isinstance(item, Mapping) or (isinstance(item, tuple | list) and len(item) == 2)
 
 
 def _as_tensors(tree: Tree) -> Tree:
-    """Return the tree with its NumPy arrays as tensors."""
     if isinstance(tree, np.ndarray):
         return torch.as_tensor(tree)
     if isinstance(tree, Mapping):
@@ -292,7 +290,6 @@ def _as_tensors(tree: Tree) -> Tree:
 
 
 def _checked(batch: Batch, place: int | None = None) -> Batch:
-    """Return a batch of samples that there are; ``place`` is its number among all."""
     if count(batch) == 0:
         which = "a batch" if place is None else f"batch {place}"
         raise UserError(f"{which} is empty; give at least one sample, or leave it out")

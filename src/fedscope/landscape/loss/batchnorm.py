@@ -63,7 +63,6 @@ def frozen_copy(model: nn.Module, *, bn: BatchNormMode = "eval", batches: Batche
 
 
 def has_batch_statistics(model: nn.Module) -> bool:
-    """Say whether a BatchNorm of a frozen model normalises by the batch's own statistics."""
     return any(module.running_mean is None for module in model.modules() if isinstance(module, _BatchNorm))
 
 

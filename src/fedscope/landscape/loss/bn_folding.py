@@ -35,9 +35,6 @@ class Fold:
     elsewhere; convolutions get the derivatives of :mod:`fedscope.landscape.loss.conv_double_backward`.
     Subclasses of these layers, those with a forward of their own, and those with hooks that look at what is
     folded, stay as they are.
-
-    Args:
-        model: frozen.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -48,7 +45,6 @@ class Fold:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to make faster."""
         return not self._norms and all(isinstance(layer, nn.Linear) for layer in self._layers)
 
     @property
@@ -57,7 +53,6 @@ class Fold:
         return bool(self._partners)
 
     def install(self, layout: Layout, evaluate: Callable[[], Tensor]) -> None:
-        """Put the functions in; ``evaluate`` returns the outputs of some samples."""
         if self._partners is None:
             self._partners = _partners(self._layers, self._norms, evaluate) if self._norms else {}
         self._functions = self._made(layout)
@@ -76,14 +71,12 @@ class Fold:
         return made
 
     def remove(self) -> None:
-        """Take them out."""
         for module in self._functions:
             module.__dict__.pop("forward", None)
         self._functions = {}
 
     @contextmanager
     def forward_mode(self) -> Iterator[None]:
-        """Let what is put in be differentiable in forward mode for a while."""
         if self._functions:
             _put(self._made("forward mode"))
         try:
@@ -93,7 +86,6 @@ class Fold:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Take them out for a while."""
         inside = [module for module in self._functions if module.__dict__.pop("forward", None) is not None]
         try:
             yield

@@ -1,8 +1,4 @@
-"""What is checked before the first product, on a few samples: that the products will mean what they say.
-
-The network must give the same outputs twice, every operation must have a second derivative, and the products
-must be those of a symmetric matrix. What fails is named: the operation and the module it is in.
-"""
+"""What is checked before the first product, on a few samples: that the products will mean what they say."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,7 +50,6 @@ def _largest(tensor: Tensor) -> float:
 
 
 def check_repeats(evaluate: Callable[[], Tensor]) -> None:
-    """Refuse outputs that differ between two evaluations by more than rounding."""
     with torch.no_grad():
         first, second = evaluate(), evaluate()
     if not close(first, second, first.dtype):
@@ -65,13 +60,7 @@ def check_repeats(evaluate: Callable[[], Tensor]) -> None:
 
 
 def check_symmetric(times: Callable[[Tensor], Tensor], like: Tensor, said: str) -> None:
-    """Refuse products with uᵀAv ≠ vᵀAu, by far more than rounding, for two random sign vectors.
-
-    Args:
-        times: v ↦ A v.
-        like: (n,) any vector of the operator.
-        said: what is known of the matrix, for the message.
-    """
+    """Refuse products with uᵀAv ≠ vᵀAu, by far more than rounding, for two random sign vectors."""
     u, v = random_signs((2, len(like)), torch.Generator().manual_seed(0), like.dtype).to(like.device)
     Au, Av = times(u).double(), times(v).double()
     # For signs uᵀe is about ‖e‖ for an error e of Av: rounding gives some ε·‖Av‖, a wrong derivative ‖Av‖.
@@ -96,13 +85,7 @@ def once_differentiable(gradients: Iterable[Tensor]) -> bool:
 
 @contextmanager
 def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> Iterator[None]:
-    """Turn PyTorch's errors about missing derivatives into ones that name the operation and the module.
-
-    Args:
-        model: whose modules are named.
-        evaluate: returns the loss of some samples, with its graph.
-        otherwise: what else may be done, for the end of the message.
-    """
+    """Turn PyTorch's errors about missing derivatives into ones that name the operation and the module."""
     try:
         yield
     except (RuntimeError, TypeError) as error:
@@ -124,7 +107,6 @@ def explained(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str =
 
 
 def once_error(model: nn.Module, evaluate: Callable[[], Tensor], otherwise: str = "") -> UserError:
-    """Return the error that names a function marked ``once_differentiable`` and its module."""
     where = _place(model, evaluate, None)
     return UserError(
         f"an autograd.Function of the model is marked once_differentiable{where}; replace it{otherwise}"
@@ -147,7 +129,6 @@ def functions_of(model: nn.Module, evaluate: Callable[[], Tensor]) -> list[tuple
 
 
 def _function(node: Node) -> type | None:
-    """Return the ``autograd.Function`` that a node is of, if it is of one."""
     return getattr(node, "_forward_cls", None)
 
 

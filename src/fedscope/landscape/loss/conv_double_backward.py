@@ -24,7 +24,6 @@ LAYOUTS: tuple[Layout, ...] = ("channels last", "as given")
 
 
 def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
-    """Return what a convolution layer gives with this weight and bias in place of its own."""
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if layout == "forward mode" or not plain or x.ndim != weight.ndim:
         twice = layout == "forward mode"  # GroupNorm then fails on images whose channels are last

@@ -55,7 +55,6 @@ def whole_copy(model: nn.Module) -> nn.Module:
 
 
 def check_made(model: nn.Module) -> None:
-    """Refuse a network that is not made yet, or whose forward pass is no Python any more."""
     lazy = next((name for name, p in model.named_parameters() if is_lazy(p)), None)
     if lazy:
         raise UserError(f"{lazy} has no shape before the first batch: call the model once on some inputs")
@@ -68,7 +67,6 @@ def check_made(model: nn.Module) -> None:
 
 
 def _is_sharded(model: nn.Module) -> bool:
-    """Say whether a parameter or buffer is sharded, or gathered for the time being."""
     from torch.distributed.fsdp import FSDPModule
 
     return any(isinstance(module, FSDPModule) for module in model.modules()) or any(

@@ -30,7 +30,6 @@ def pulled(
 
 
 def joined(pieces: Sequence[Tensor]) -> Tensor:
-    """Return tensors as one flat vector."""
     return torch.cat([piece.reshape(-1) for piece in pieces])
 
 
@@ -63,7 +62,6 @@ def padding(model: nn.Module, parameters: Sequence[Tensor]) -> Tensor | None:
 
 
 def has_weight_norm(module: nn.Module) -> bool:
-    """Say whether PyTorch normalises the module's weights, by a hook or as a parametrization."""
     return any("WeightNorm" in type(part).__name__ for part in (module, *module._forward_pre_hooks.values()))
 
 
@@ -76,7 +74,6 @@ class DifferentiableWeightNorm(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Stand in for one function and call all others."""
         if func is torch._weight_norm:
             v, g, dim = args
             return v * (g / torch.norm_except_dim(v, 2, dim))
@@ -92,7 +89,6 @@ class WrittenOut(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Stand in for two functions and call all others."""
         kwargs = kwargs or {}
         if func is functional.layer_norm:
             return _layer_norm(*args, **kwargs)

@@ -13,13 +13,7 @@ from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm, has_we
 
 
 class ExactArithmetic:
-    """The settings of PyTorch under which a network is evaluated; all are put back afterwards.
-
-    Args:
-        model: any network.
-        device: where it lives.
-        twice: take kernels that can be differentiated twice; otherwise the network's own, of less precision.
-    """
+    """The settings of PyTorch under which a network is evaluated; all are put back afterwards."""
 
     def __init__(self, model: nn.Module, device: torch.device, *, twice: bool = True) -> None:
         modules = list(model.modules())
@@ -29,7 +23,6 @@ class ExactArithmetic:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Set them for a while."""
         with ExitStack() as stack:
             stack.enter_context(attention_by_parts())
             if self._twice:

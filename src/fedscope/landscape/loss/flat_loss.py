@@ -40,22 +40,17 @@ class FlatLoss:
     Args:
         model: any module; it is copied and never modified. A ``torch.compile`` wrapper is looked through,
             because a compiled graph has no second derivative.
-        loss_fn: (output, targets) ↦ scalar batch mean.
         batches: or what :meth:`Batches.from_iterable` takes; moved to the model's device, floating tensors
             cast to its dtype.
-        bn: see ``frozen_copy``.
-        parameters: patterns of names (:mod:`fnmatch`), such as ``layer3.*``, or one of them; None: all.
         twice: evaluate it by kernels that have a second derivative.
 
     Attributes:
         model: the frozen copy; a buffer that its forward updates is as in ``model`` in every evaluation.
-        parameters: of the copy, those that are differentiated in, in order.
         form: how the copy is evaluated (:mod:`fedscope.landscape.loss.forms`).
         mixed: whether samples depend on each other by BatchNorm.
         coupled: whether batches cannot be cut: ``mixed``, or the network takes so many at once and no fewer.
         exact: the arithmetic that every evaluation must be in: ``with loss.exact():``.
         logits: of an output layer with many classes; the loss goes over them by chunks.
-        blocks: of the network.
         recomputes_blocks: whether graphs keep what goes into the blocks alone; set it before a graph is made.
     """
 
@@ -179,13 +174,11 @@ class FlatLoss:
                 parameter.copy_(piece)
 
     def on_batch(self, inputs: Tree, targets: Tree) -> Tensor:
-        """Return the scalar mean loss of one batch, differentiable in ``parameters``."""
         with self.logits():
             outputs = self.outputs(inputs)
         return self.of(outputs, targets)
 
     def gradient(self, inputs: Tree, targets: Tree) -> Tensor:
-        """Return the gradient of one batch's loss at the weights, (n,), by the network as it is."""
         with torch.enable_grad(), self.exact(), self.plainly():
             loss = self.on_batch(inputs, targets)
             self.check_used(loss)
@@ -193,14 +186,12 @@ class FlatLoss:
 
     @staticmethod
     def check_used(value: Tensor) -> None:
-        """Refuse a loss, or outputs, without a gradient."""
         if not value.requires_grad:
             raise UserError(
                 "the loss does not depend on the trainable parameters; check the model and the loss"
             )
 
     def outputs(self, inputs: Tree) -> Any:
-        """Return the model's outputs on one batch, differentiable in ``parameters``."""
         return self._called(cloned(inputs))
 
     def _called(self, inputs: Tree) -> Any:
@@ -216,7 +207,6 @@ class FlatLoss:
                 module._buffers[name] = value
 
     def of(self, output: Any, targets: Tree) -> Tensor:
-        """Return the scalar mean loss of outputs."""
         return self.of_copies(output, cloned(targets))
 
     def of_copies(self, output: Any, targets: Tree) -> Tensor:
@@ -237,10 +227,7 @@ class FlatLoss:
 
     @cached_property
     def losses(self) -> Tensor:
-        """Each batch's mean loss at ``center``, (B,), by the network as it is, in no faster form.
-
-        Non-finite values come out as they are.
-        """
+        """Each batch's mean loss (B,) at ``center`` by the network as it is; what is not finite stays so."""
         return torch.stack([self._loss_of(b, *batch) for b, batch in enumerate(self.batches)])
 
     @torch.no_grad()
@@ -256,7 +243,6 @@ class FlatLoss:
 
     @contextmanager
     def forward_mode(self) -> Iterator[None]:
-        """Let the network be differentiated in forward mode, twice, in exact arithmetic."""
         prepare_forward_mode()
         with self.exact(), self._fold.forward_mode(), WrittenOut(), warnings.catch_warnings():
             # PyTorch's own rules of forward mode go through its deprecated jit.
@@ -284,5 +270,4 @@ class FlatLoss:
 
 
 def signs(like: Tensor) -> Tensor:
-    """Return the vector of random signs that a product is tried with."""
     return random_signs(tuple(like.shape), torch.Generator().manual_seed(0), like.dtype).to(like.device)

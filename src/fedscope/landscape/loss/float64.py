@@ -58,7 +58,6 @@ class KeptPrecision(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Undo a cast after the call, and take no other floating dtype into one."""
         kwargs = dict(kwargs or {})
         first = args[0] if args else None
         if not isinstance(first, Tensor) or first.dtype != torch.float64:

@@ -45,13 +45,7 @@ class FormOutput:
 
 
 def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], FormOutput]) -> Form:
-    """Leave a network in the fastest form that is the same network, and say which that is.
-
-    Args:
-        fold: of a frozen copy.
-        evaluate: returns the outputs of some samples.
-        attempt: tries the network as it stands.
-    """
+    """Leave a network in the fastest form that is the same network, and say which that is."""
     if fold.empty:
         return PLAIN
     plain, why = attempt(), "an operation of the network has no second derivative"
@@ -68,7 +62,6 @@ def fastest(fold: Fold, evaluate: Callable[[], Tensor], attempt: Callable[[], Fo
 
 
 def _difference(plain: FormOutput, other: FormOutput) -> str:
-    """Return in what a form differs from the plain one."""
     if not close(plain.numbers, other.numbers, plain.numbers.dtype):
         return "its outputs would differ"
     if other.product is None or plain.product is None:

@@ -9,12 +9,7 @@ from fedscope.errors import UserError, suggestion
 
 
 def chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> list[tuple[str, Tensor]]:
-    """Return the parameters whose names match a pattern, in their order; all without patterns.
-
-    Args:
-        named: names and values.
-        patterns: or one of them.
-    """
+    """Return the parameters whose names match a pattern, in their order; all without patterns."""
     if patterns is None:
         return named
     patterns = [patterns] if isinstance(patterns, str) else patterns

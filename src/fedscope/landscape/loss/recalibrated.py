@@ -8,12 +8,7 @@ from fedscope.landscape.loss.state_space import StateSpace
 
 
 class Recalibrated:
-    """Re-estimates the statistics in a copy of a model.
-
-    Args:
-        model: any module; copied, never modified.
-        loss: of the model; its batches are the samples.
-    """
+    """Re-estimates the statistics in a copy of a model."""
 
     def __init__(self, model: nn.Module, loss: FlatLoss) -> None:
         self._loss = loss
@@ -22,7 +17,6 @@ class Recalibrated:
         self._names = (*space.means, *space.variances)
 
     def __call__(self, weights: Tensor) -> dict[str, Tensor]:
-        """Return the statistics at (n,) weights, by buffer name."""
         own = dict(self._model.named_parameters())
         for name, piece in zip(self._loss.names, self._loss.split(weights), strict=True):
             own[name].copy_(piece)

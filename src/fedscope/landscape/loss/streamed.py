@@ -42,7 +42,6 @@ class Streamed(Sequence[Batch]):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Samples in each batch."""
         return tuple(map(len, self.parts))
 
     def taken(self, parts: Sequence[Tensor]) -> "Streamed":
@@ -51,7 +50,6 @@ class Streamed(Sequence[Batch]):
         return Streamed(self._read, [rows[part] for part in parts])
 
     def with_targets(self, targets: Sequence[Tree]) -> "Streamed":
-        """Return the batches with other targets, a tree for each, which are kept."""
         rows, read, every = torch.cat(self.parts), self._read, joined(list(targets))
 
         def both(places: Tensor) -> Batch:
@@ -60,7 +58,6 @@ class Streamed(Sequence[Batch]):
         return Streamed(both, list(torch.arange(len(rows)).split(list(self.sizes))))
 
     def mapped(self, function: Callable[[Batch], Batch]) -> "Streamed":
-        """Return the batches with ``function`` applied to each one that is read."""
         read = self._read
         return Streamed(lambda rows: function(read(rows)), self.parts)
 

@@ -21,7 +21,6 @@ Tree = Any
 
 
 def leaves(tree: Tree) -> Iterator[Tensor]:
-    """Yield the tensors."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, Mapping):
@@ -62,7 +61,6 @@ def _cloned(tensor: Tensor) -> Tensor:
 
 
 def count(tree: Tree) -> int:
-    """Return the number of samples."""
     shapes = [tuple(tensor.shape) for tensor in leaves(tree)]
     if not shapes or any(not shape for shape in shapes) or len({shape[0] for shape in shapes}) > 1:
         raise UserError(
@@ -72,12 +70,10 @@ def count(tree: Tree) -> int:
 
 
 def some(tree: Tree, rows: slice | Tensor) -> Tree:
-    """Return these samples."""
     return mapped(lambda tensor: tensor[rows], tree)
 
 
 def split(tree: Tree, size: int) -> list[Tree]:
-    """Cut a tree into trees of ``size`` samples; the last may be smaller."""
     return [some(tree, slice(at, at + size)) for at in range(0, count(tree), size)]
 
 
@@ -88,12 +84,10 @@ def slices(samples: int, most: int) -> list[slice]:
 
 
 def cut(tree: Tree, most: int) -> list[Tree]:
-    """Return a tree in near-equal parts of at most ``most`` samples."""
     return [some(tree, rows) for rows in slices(count(tree), most)]
 
 
 def joined(trees: list[Tree]) -> Tree:
-    """Concatenate trees of one structure along the samples."""
     first = trees[0]
     try:
         if isinstance(first, Tensor):
@@ -136,7 +130,6 @@ def octets(tensor: Tensor) -> bytes:
 
 
 def arguments(inputs: Tree) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and the named arguments of a model's call."""
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)), {}

@@ -24,7 +24,6 @@ class Piece:
 
     @property
     def movable(self) -> bool:
-        """Whether its channels may be permuted, as far as is known."""
         return self.group >= 0
 
 
@@ -32,17 +31,14 @@ Axis = tuple[Piece, ...]
 
 
 def fixed(length: int) -> Axis:
-    """Return an axis whose positions stay where they are."""
     return (Piece(FIXED, length),) if length else ()
 
 
 def length_of(axis: Axis) -> int:
-    """Return the number of positions."""
     return sum(piece.length for piece in axis)
 
 
 def is_still(axis: Axis) -> bool:
-    """Say whether no position of a resolved axis is movable."""
     return not any(piece.movable for piece in axis)
 
 
@@ -55,7 +51,6 @@ class Channels:
         self.pinned: set[str] = set()  # operations that left channels where they are
 
     def new(self, size: int) -> Axis:
-        """Return an axis of a group of its own."""
         if size == 1:
             return fixed(1)
         self.sizes.append(size)

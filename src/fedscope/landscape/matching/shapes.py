@@ -10,7 +10,6 @@ from fedscope.landscape.matching.tracing import Args, Named, Rule, Tracer
 
 
 def _same(tracer: Tracer, args: Args, named: Named, out: Any) -> None:
-    """Keep the axes of the first operand: softmax, copies."""
     tracer.set(out, tracer.axes(args[0]))
 
 

@@ -29,7 +29,6 @@ class Tracer(TorchDispatchMode):
     """Watches operations and keeps the axes of every tensor.
 
     Args:
-        state: parameters and buffers, whose channels may move.
         rules: of the operations that are no functions of single entries, by name.
     """
 
@@ -47,7 +46,6 @@ class Tracer(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run one operation and follow its axes."""
         named = kwargs or {}
         operands = list(within([*args, *named.values()]))
         out = func(*args, **named)
@@ -86,7 +84,6 @@ class Tracer(TorchDispatchMode):
         return tuple(found)
 
     def tie(self, tensor: Tensor, dim: int, axis: Axis) -> Axis:
-        """Make an axis of a tensor the same as another axis, and return it."""
         return self.channels.joined(self.axes(tensor)[dim], axis)
 
     def give_up(self, name: str, operands: Sequence[Tensor], out: Any) -> None:
@@ -110,9 +107,7 @@ def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Ch
     """Return the groups of channels, and the resolved axes of every tensor of the ``state_dict``.
 
     Args:
-        model: any module; copied, never modified.
         inputs: some samples; all that the network gives for them keeps its order.
-        rules: see :class:`Tracer`.
     """
     own = whole_copy(model).eval().requires_grad_(False)
     state = own.state_dict(keep_vars=True)

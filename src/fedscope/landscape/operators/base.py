@@ -259,13 +259,11 @@ class _Combined(Operator):
         return self._terms
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
-        """Return the terms' forms, combined."""
         if self.weights is None:
             return None
         return self._terms.sample_forms(v.to(self.device, self.dtype))
 
     def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
-        """Return the terms' parts, combined."""
         return None if self.weights is None else self._terms.diagonal_parts(probes, most)
 
 

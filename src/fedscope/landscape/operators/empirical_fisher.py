@@ -84,13 +84,7 @@ class EmpiricalFisher(LossOperator):
 
 
 def _contributions(outputs: Tensor, alone: list[Tensor], whole: Tensor) -> Tensor:
-    """Return ℓ̃ (n,), whose mean is the batch's loss, with its graph.
-
-    Args:
-        outputs: (n, …) of the batch.
-        alone: each sample's loss as if it were the batch.
-        whole: the batch's loss.
-    """
+    """Return ℓ̃ (n,), whose mean is the batch's loss, with its graph."""
     own, shared = _rows(torch.stack(alone).sum(), outputs), _rows(len(alone) * whole, outputs)
     absent = ~own.isfinite().all(1) & (shared == 0).all(1)  # all padding: it has no loss, and no part in one
     own = own.masked_fill(absent[:, None], 0)

@@ -22,11 +22,6 @@ def check_finite(what: str, model: nn.Module, loss: FlatLoss) -> None:
 
     Inputs, targets and BatchNorm's statistics are refused where the loss on them is not finite: a mask of −∞
     may be meant, and ``bn`` may replace statistics.
-
-    Args:
-        what: the network's name in messages, such as its file.
-        model: the network, as given.
-        loss: of this network, on the samples.
     """
     if broken := _broken(model.named_parameters()):
         raise UserError(
@@ -37,13 +32,7 @@ def check_finite(what: str, model: nn.Module, loss: FlatLoss) -> None:
 
 
 def check_products(what: str, operator: Operator, found: Tensor) -> None:
-    """Refuse results of products that are not finite though the loss is.
-
-    Args:
-        what: the network's name in messages, such as its file.
-        operator: of the products.
-        found: numbers that were made from them.
-    """
+    """Refuse results of products that are not finite though the loss is."""
     if found.isfinite().all():
         return
     forms = operator.product(
@@ -58,7 +47,6 @@ def check_products(what: str, operator: Operator, found: Tensor) -> None:
 
 
 def _reason(what: str, model: nn.Module, loss: FlatLoss, batch: int) -> str:
-    """Return why a batch's loss is not finite, and the mend."""
     inputs, targets = list(loss.batches)[batch]
     before = sum(loss.batches.sizes[:batch])
     for name, tree in (("inputs", inputs), ("targets", targets)):

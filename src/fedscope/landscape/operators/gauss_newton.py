@@ -87,7 +87,6 @@ class GaussNewton(LossOperator):
 
 
 def one_tensor(outputs: object) -> Tensor:
-    """Return a model's output, which must be one tensor."""
     if not isinstance(outputs, Tensor):
         raise UserError(
             f"the model returns {type(outputs).__name__}; this operator needs a model that returns one tensor"

@@ -65,7 +65,6 @@ class GraphBytes:
     own: int = 0
 
     def __call__(self, samples: int) -> int:
-        """Return them."""
         return round(self.fixed + self.each * samples)
 
     def fitting(self, longest: int, memory: int | None) -> int:
@@ -82,7 +81,6 @@ class GraphBytes:
         return self(1) > (max(_MOST, self.own // 2) if memory is None else memory)
 
     def room(self, memory: int | None) -> float:
-        """Return the bytes that the samples of a graph may take."""
         most = self._most(_WORKING)
         return most if memory is None else min(memory - self.fixed, most)
 
@@ -109,9 +107,6 @@ class Graphs:
     """The graphs of a sequence of batches, built when first used and kept as far as the plan says.
 
     Args:
-        build: makes a graph.
-        batches: what the products run over; an attribute too.
-        size: of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
         memory: bytes, or None for a quarter of what is free, on a CPU at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
@@ -172,16 +167,13 @@ class Graphs:
         return Graphs(self._build, together, self._size, most=longest, memory=self._memory)
 
     def parts(self, b: int) -> range:
-        """Return the numbers of batch b's parts."""
         return range(len(self._parts[b]))
 
     def samples(self, b: int, part: int) -> Batch:
-        """Return the part's samples."""
         rows, (inputs, targets) = self._parts[b][part], self.batches[b]
         return some(inputs, rows), some(targets, rows)
 
     def share(self, b: int, part: int) -> float:
-        """Return the part's fraction of batch b's samples."""
         return _length(self._parts[b][part]) / self.batches.sizes[b]
 
     def loss(self, b: int) -> Tensor:
@@ -189,7 +181,6 @@ class Graphs:
         return torch.stack([self.share(b, part) * self._losses[b, part] for part in self.parts(b)]).sum()
 
     def release(self) -> None:
-        """Keep no graph any longer; those that are wanted again are built again."""
         self._kept.clear()
 
     def graph(self, b: int, part: int) -> Graph:
@@ -233,7 +224,6 @@ def _free(device: torch.device) -> int:
 
 
 def device_memory(device: torch.device) -> int:
-    """Return the bytes of a GPU's memory, 0 of another device."""
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else 0
 
 

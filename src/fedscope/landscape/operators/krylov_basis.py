@@ -83,7 +83,6 @@ class Subspace(Printed):
         )
 
     def without(self, v: Tensor) -> Tensor:
-        """Return (1 − P) v for (n,) or rows (m, n), in v's dtype."""
         return self.rows.without(v)
 
 

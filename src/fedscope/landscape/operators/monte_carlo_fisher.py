@@ -235,7 +235,6 @@ def _categorical(classes: int) -> _Likelihood:
 
 
 def _known(labels: Tensor, classes: int) -> bool:
-    """Say whether each is a class, or ignored."""
     return bool((((labels >= 0) & (labels < classes)) | (labels == _IGNORED)).all())
 
 

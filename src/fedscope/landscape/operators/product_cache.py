@@ -49,10 +49,6 @@ class Journaled(Wrapper):
         folder: made at the first product.
         below: the folder below which links are refused (:mod:`fedscope.storage`).
         room: what this journal may take; it may share it with others.
-
-    Attributes:
-        computed: products that were computed, not found.
-        found: products that were found.
     """
 
     def __init__(
@@ -81,11 +77,9 @@ class Journaled(Wrapper):
         return products
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
-        """Return those of the base."""
         return self._base.sample_forms(v)
 
     def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
-        """Return those of the base."""
         return self._base.diagonal_parts(probes, most)
 
     def _read(self, path: Path) -> list[Product] | None:
@@ -158,14 +152,12 @@ def _errors(product: Product) -> tuple[float, float]:
 
 
 def _columns(onto: Tensor | Onto) -> Tensor:
-    """Return about ``_COLUMNS`` columns of rows, as they are kept."""
     if isinstance(onto, Onto):
         return onto.columns(_COLUMNS)
     return onto[:, :: max(1, onto.shape[1] // _COLUMNS)]
 
 
 def _known(numbers: Tensor) -> Tensor:
-    """Return them in a dtype that NumPy has too."""
     return numbers.float() if numbers.dtype == torch.bfloat16 else numbers
 
 

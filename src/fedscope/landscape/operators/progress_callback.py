@@ -15,8 +15,6 @@ def continued(progress: Progress | None, before: int, searches: int = 0) -> Prog
     """Return a callback whose steps are counted on from ``before``; the steps in all are not known.
 
     Args:
-        progress: gets the steps.
-        before: steps of what came before.
         searches: alike ones that are left, with this one; 0: not known.
     """
 

@@ -158,7 +158,6 @@ class _Excess:
 def _matrix(
     count: int, pairs: Sequence[tuple[int, int]], values: Sequence[float], own: float = 0.0
 ) -> Tensor:
-    """Return the symmetric (K, K) matrix of the pairs' values, with ``own`` on its diagonal."""
     found = torch.full((count, count), own, dtype=torch.float64)
     for (i, j), value in zip(pairs, values, strict=True):
         found[i, j] = found[j, i] = value
@@ -236,7 +235,6 @@ def shares_of(weights: Sequence[float] | None, count: int) -> Tensor:
 
 
 def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
-    """Return a network's coordinates."""
     space.check_fixed(state, getattr(model, "_orig_mod", model).state_dict())
     flat = space.flat(state).cpu()
     if not bool(flat.isfinite().all()):

@@ -58,7 +58,6 @@ def crossing(
     Args:
         excess: η ↦ (N,) the samples' losses after a step less those before.
         mean: of such values; one that is no number counts as above 0.
-        guess: the first step.
         tol: 1 − low/high at the end, at most.
         rounding: what a mean may be off by; halving goes on until one is as far below 0.
     """

@@ -57,14 +57,7 @@ class Reach:
 
 
 def reach(found: Peak, sizes: Tensor, error: Error, level: float = 0.95) -> Reach:
-    """Return the interval of a peak of at least 0, see above; never [0, 0] where samples were drawn.
-
-    Args:
-        found: the peak of samples.
-        sizes: (N,) weights.
-        error: of a mean.
-        level: that it holds with.
-    """
+    """Return the interval of a peak of at least 0, see above; never [0, 0] where samples were drawn."""
     weights = sizes / sizes.sum()
     means = found.curves @ weights
     stderrs, dofs = torch.tensor([error(curve) for curve in found.curves], dtype=torch.float64).T
@@ -104,11 +97,9 @@ def peak(
 
     Args:
         curve: t ↦ (N,) values; 0 at 0 and 1, where it is not evaluated.
-        sizes: (N,) weights.
         points: equidistant ones inside [0, 1] that are evaluated first. A peak narrower than their distance
             may be missed.
         steps: evaluations at most to refine the peak of each half, and of all.
-        seed: of the draw of the halves.
     """
     known: dict[float, Tensor] = {end: torch.zeros(len(sizes), dtype=torch.float64) for end in (0.0, 1.0)}
     grid = [place / (points + 1) for place in range(points + 2)]

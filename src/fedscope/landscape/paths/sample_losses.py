@@ -25,14 +25,7 @@ class SampleLosses:
     (Jordan et al. 2023): activations of an average vary less than those of its ends, and kept statistics
     then make a barrier that is none of the weights. ``batch``: the batch's own.
 
-    Args:
-        model: any module; copied, never modified.
-        loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples, the same at every point.
-        bn: see above.
-
     Attributes:
-        space: the coordinates.
         sizes: samples of each value: all 1, or the batches' where the loss of a sample cannot be told.
         finite: the factor of a finite population on variances.
         passes: forward passes over all samples for values, and for statistics; the setup takes some more.
@@ -62,7 +55,6 @@ class SampleLosses:
 
     @property
     def center(self) -> Tensor:
-        """The model's own (n,) weights, float64."""
         return self._loss.center.double().cpu()
 
     @property
@@ -84,7 +76,6 @@ class SampleLosses:
         return found
 
     def mean(self, values: Tensor) -> float:
-        """Return the mean over samples of one number per value."""
         return float((self.sizes * values).sum() / self.sizes.sum())
 
     def error(self, values: Tensor) -> tuple[float, float]:

@@ -37,15 +37,6 @@ def pyhessian_spectrum(
     """Return PyHessian's top eigenpair and trace, on a frozen copy of the model and the same batches.
 
     Its draws come from PyTorch's global generator, which is seeded here and put back afterwards.
-
-    Args:
-        model: any module; copied, never modified.
-        loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples; weighted by their counts by PyHessian as well.
-        seed: of both estimators.
-        max_iter: most iterations of either.
-        tol: relative change at which either stops.
-        bn: what BatchNorm does, see ``frozen_copy``.
     """
     trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     first = trained[0][1]

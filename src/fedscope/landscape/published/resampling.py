@@ -23,8 +23,6 @@ class Loader:
     """A shuffled training loader; each call starts it anew and returns its first batches.
 
     Args:
-        fetch: gives a batch's inputs.
-        labels: (N,) of all samples.
         batch_size: B; what is left after N // B batches is dropped.
         batches: how many to return; None: all.
         generator: draws each call's order, then each batch's augmentation.
@@ -51,7 +49,6 @@ class Loader:
         self._fetch, self._labels, self._generator = fetch, labels, generator
 
     def __call__(self) -> Batches:
-        """Return the first batches of a new pass."""
         order = torch.randperm(self.samples, generator=self._generator)
         rows = order[: self.batches * self.batch_size].split(self.batch_size)
         return Batches.from_iterable(

@@ -27,7 +27,6 @@ class Geometry:
             raise UserError(f"p is {self.p}; sharpness is defined with p = 2 or p = infinity")
 
     def scales(self, weights: Tensor) -> Tensor:
-        """Return c (n,)."""
         return weights.abs() if self.adaptive else torch.ones_like(weights)
 
     def noise(self, c: Tensor, generator: torch.Generator) -> Tensor:

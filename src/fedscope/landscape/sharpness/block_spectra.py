@@ -46,7 +46,6 @@ class BlockSpectrum(Printed):
 
     @property
     def matvecs(self) -> int:
-        """Products that it took."""
         return self.largest.matvecs + self.trace.matvecs + self.density.matvecs
 
 

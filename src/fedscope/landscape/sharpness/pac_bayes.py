@@ -142,7 +142,6 @@ class Deviations:
         self.known: dict[float, Sharpness] = {}
 
     def __call__(self, sigma: float) -> Sharpness:
-        """Return the deviation at σ."""
         if sigma not in self.known:
             parts = torch.stack([self._pair(seed, sigma) for seed in self._seeds])
             self.known[sigma] = summarized(self.objective, parts, 0)

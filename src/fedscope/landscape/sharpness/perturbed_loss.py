@@ -24,12 +24,7 @@ class Perturbed:
     """L_b(w + δ) of the B batches, and their gradients.
 
     Args:
-        model: any module; copied, never modified.
-        loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples.
         m: deal them at random to batches of at most m samples, of near-equal sizes; None: as they are.
-        seed: of that dealing.
-        bn: what BatchNorm does, see ``frozen_copy``.
         parameters: patterns of the names that are perturbed; None: all that require a gradient.
         normalize_logits: take the loss of (f − mean f)/‖f − mean f‖ over the last dimension of the outputs
             f (Andriushchenko et al. 2023, section 3.1).
@@ -69,7 +64,6 @@ class Perturbed:
 
     @property
     def cost(self) -> Cost:
-        """The passes so far."""
         count = len(self.sizes)
         return Cost(forwards=-(-self._forwards // count), gradients=-(-self.gradients // count))
 
@@ -83,7 +77,6 @@ class Perturbed:
         return torch.stack(found).cpu()
 
     def gradient(self, b: int, delta: Tensor) -> tuple[float, Tensor]:
-        """Return batch b's loss at w + δ and its gradient (n,)."""
         with self._at(delta), torch.enable_grad():
             loss = self.loss.on_batch(*self.loss.batches[b])
             slope = joined(pulled((loss,), self.loss.parameters, (torch.ones_like(loss),)))
@@ -114,8 +107,6 @@ def of_size(batches: Batches, m: int, seed: int) -> Batches:
 
 
 def normalized(loss_fn: LossFunction) -> LossFunction:
-    """Return the loss of normalised logits."""
-
     def of_normalized(outputs: Any, targets: Tree) -> Tensor:
         if not isinstance(outputs, Tensor) or outputs.ndim < 2:
             raise UserError(

@@ -49,7 +49,6 @@ def last_linear(model: nn.Module) -> str:
 
 
 def check_rows(model: nn.Module, names: Sequence[str]) -> None:
-    """Refuse weights whose rows are not the neurons of one layer."""
     every = dict(model.named_parameters(remove_duplicate=False))
     for name in names:
         owner = model.get_submodule(name.rpartition(".")[0])

@@ -194,7 +194,6 @@ class _Halvings:
         self._last, self._before = 0, (2 * rho, math.nan)
 
     def halved(self, i: int, best: float) -> bool:
-        """Say whether step i ends with a halving."""
         if i not in self._at:
             return False
         few = self.succeeded < _SHARE * (i - self._last)

@@ -94,7 +94,6 @@ def worst_case_sharpness(
 
 
 def check_radius(rho: float) -> None:
-    """Refuse a radius that is not positive."""
     if not 0 < rho < float("inf"):
         raise UserError(f"rho is {rho}; a radius is a positive number, such as 0.05")
 

@@ -58,7 +58,6 @@ def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataE
     """Return the data's errors of eigenvalues of ``known.projected``; NaN with fewer than two batches.
 
     Args:
-        op: the operator; its weights are n_b of the batches.
         known: a Krylov space of it in which they have converged.
         positions: (k,) which they are among all m, ascending.
     """

@@ -28,7 +28,6 @@ Extend = Callable[[int], Subspace]
 
 
 def affordable(op: Operator) -> int:
-    """Return how many rows of a basis fit in ``MEMORY``."""
     return MEMORY // (op.shape[0] * op.dtype.itemsize)
 
 
@@ -44,10 +43,7 @@ def growing(
     """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
 
     Args:
-        op: the operator.
         known: of a Lanczos process with it.
-        generator: draws the start, and replacements after a breakdown.
-        max_basis: rows it may have.
         storage: how one that is begun is kept; that of ``known`` stays as it is.
         by_batch: whether one that is begun knows each batch's part.
     """
@@ -87,8 +83,6 @@ def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) 
     Args:
         images: R z, (M, n), products with what the first ``rows`` of the basis leave.
         probes: z, (M, n).
-        known: the basis as it is now.
-        rows: those it had.
     """
 
     def seen() -> Iterator[Tensor]:

@@ -183,7 +183,6 @@ def squared_norm(groups: Tensor) -> Estimate:
 
 
 def block_sums(vector: Tensor, op: Operator) -> Tensor:
-    """Return the sums (T,) of a (n,) vector over the operator's named blocks."""
     return torch.stack([piece.sum() for piece in torch.split(vector, [length for _, length in op.blocks])])
 
 

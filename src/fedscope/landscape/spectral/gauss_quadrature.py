@@ -18,7 +18,6 @@ def share_limits(nodes: Tensor, weights: Tensor, at: float) -> tuple[float, floa
     """Return the least and the largest share below ``at`` of a measure with this Gauss rule.
 
     Args:
-        nodes: (m,) float64.
         weights: (m,) float64, of sum one; a node of less than ``NONE`` is none.
         at: x.
     """

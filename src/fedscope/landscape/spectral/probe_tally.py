@@ -22,7 +22,6 @@ from fedscope.statistics.standard_errors import batches_freedom, drawn_stderr, p
 
 
 def remainder(op: Operator, known: Subspace | None) -> Operator:
-    """Return what is left to the probes: all of ``op`` if nothing is known."""
     return op if known is None else Remainder(op, known.rows)
 
 
@@ -46,7 +45,6 @@ class TraceTally:
 
     @property
     def probes(self) -> int:
-        """M: products added."""
         return len(self._forms)
 
     @property
@@ -64,17 +62,14 @@ class TraceTally:
 
     @property
     def mean(self) -> float:
-        """The estimate so far."""
         return (self.known.trace if self.known else 0.0) + sum(self._forms) / self.probes
 
     @property
     def text(self) -> str:
-        """The estimate so far with its error, while the computation runs."""
         variance, _ = self._variance or self._spread()
         return f"{self.mean:.5g} ± {math.sqrt(variance / self.probes):.2g}"
 
     def add(self, z: Tensor, product: Product) -> None:
-        """Add one probe and its product with the remainder."""
         self._count(z, product.vector)
         self._errors.append(product.form_error)
         if self.probes == 1 and product.forms is not None and len(product.forms) > 1:
@@ -107,12 +102,8 @@ class TraceTally:
         return math.ceil(variance / goal) if goal > 0 else math.inf
 
     def result(self, *, exact: bool, seed: int, steps: int = 0) -> Trace:
-        """Return the estimate.
-
-        Args:
-            exact: the probes were a complete set.
-            seed: of their generator.
-            steps: products spent on making ``known`` larger.
+        """Return the estimate; ``exact``: the probes were a complete set; ``steps``: products that enlarged
+        ``known``.
         """
         variance, dof = (0.0, math.inf) if exact else (self._variance or self._spread())
         known = self.known.trace if self.known else 0.0

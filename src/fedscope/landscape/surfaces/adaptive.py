@@ -42,7 +42,6 @@ def refined(
     """Return which points were evaluated, and the largest relative error at the points drawn last.
 
     Args:
-        shape: of the grid.
         evaluate: called with new points only.
         tol: relative error of the loss that is aimed at.
         needed: points to evaluate in any case.

@@ -75,8 +75,7 @@ def curvature_over_steps(
 ) -> list[float] | None:
     """Return (L(o + h·d) − 2·L(o) + L(o − h·d)) / h² for each direction, h its step.
 
-    Returns:
-        None where the network or loss does not run in float64.
+    None where the network or loss does not run in float64.
     """
     exact, found = _in_float64(model, loss_fn, batches, bn), []
     if exact is None:

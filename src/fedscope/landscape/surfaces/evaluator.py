@@ -36,16 +36,9 @@ class Points:
     do for all. ``batch``: the batch's own.
 
     Args:
-        model: any module; copied, never modified.
-        loss_fn: (output, targets) ↦ scalar batch mean.
-        batches: the samples.
         directions: vectors and origin over n or n + s coordinates.
-        bn: see above.
-        metrics: by name.
-        precision: of the network's arithmetic.
 
     Attributes:
-        form: how the network is evaluated (:mod:`fedscope.landscape.loss.forms`).
         seen: the points that the fingerprint is made of, with their rows.
     """
 
@@ -92,7 +85,6 @@ class Points:
         self.seen = {origin: self.origin}
 
     def __call__(self, point: Point) -> Row:
-        """Return the row of a point."""
         self._load(point)
         return self._row(self._forward.outputs())
 

@@ -30,7 +30,6 @@ class Forward:
     """Evaluates a network at weights and statistics that are set one after another.
 
     Args:
-        model: as it was given; it is not touched.
         loss: its loss, for which ``model`` was frozen.
         precision: ``bf16`` computes in bfloat16; weights, statistics and outputs stay as they are.
     """
@@ -57,7 +56,6 @@ class Forward:
 
     @property
     def fused(self) -> int:
-        """The number of fused operations."""
         return 0 if self._fused is None else self._fused.fused
 
     @torch.no_grad()

@@ -25,13 +25,7 @@ _RELUS = (torch.relu, torch.relu_, nn.functional.relu, nn.functional.relu_)
 
 
 class Fused:
-    """A network whose weights and statistics can be set, and which is then evaluated without derivatives.
-
-    Args:
-        model: frozen; it is copied.
-        example: a few samples.
-        dtype: float32, or bfloat16 to compute in.
-    """
+    """A network whose weights and statistics can be set, and which is then evaluated without derivatives."""
 
     def __init__(self, model: nn.Module, example: Tensor, dtype: torch.dtype) -> None:
         self._source = copy.deepcopy(model)  # float32
@@ -42,12 +36,10 @@ class Fused:
         self.load({})
 
     def __call__(self, inputs: Tensor) -> Any:
-        """Return the network's output on samples, which come in ``dtype``."""
         return self._graph(inputs)
 
     @property
     def fused(self) -> int:
-        """The number of fused convolutions."""
         return len(self._sites)
 
     @torch.no_grad()
@@ -116,7 +108,6 @@ class _Site(nn.Module):
 
     @torch.no_grad()
     def fold(self) -> None:
-        """Take over the layers' tensors."""
         self._shape = []
         layer, norm = self._from
         weight, bias = layer.weight, layer.bias

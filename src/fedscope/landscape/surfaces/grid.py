@@ -17,11 +17,6 @@ def grid_values(
     An axis runs over the directions' own range, ``span`` times as wide about its middle, or from −span to
     span where they have none. On a line the point nearest to each mark is moved to it, so that the ends of an
     interpolation are evaluated. A single point lies at the origin.
-
-    Args:
-        directions: along which.
-        grid: points along each axis; one number for all, or one for each.
-        span: see above; above 0.
     """
     if not (math.isfinite(span) and span > 0):
         raise UserError(f"the span is {span}: all points would be one; take one above 0")

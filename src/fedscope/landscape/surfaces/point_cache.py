@@ -27,8 +27,6 @@ class PointFile:
     Args:
         path: it must belong to one function of the coordinates alone, that is, be named by what decides its
             bits; None keeps nothing.
-        axes: coordinates of a point.
-        numbers: length of a row.
         below: the folder below which links are refused (:mod:`fedscope.storage`).
     """
 
@@ -38,7 +36,6 @@ class PointFile:
         self._axes = axes
 
     def read(self) -> dict[Row, Row]:
-        """Return all rows that can be read, by point."""
         try:
             content = read_bytes(self._path, _MOST) if self._path else b""
         except (UserError, OSError):
@@ -56,7 +53,6 @@ class PointFile:
         return found
 
     def add(self, point: Row, row: Row) -> None:
-        """Append a row."""
         if self._path is None:
             return
         body = self._layout.pack(*point, *row)

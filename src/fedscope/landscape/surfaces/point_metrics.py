@@ -78,9 +78,6 @@ class Metering:
     """Turns the outputs of all batches into the loss and the metrics.
 
     Args:
-        loss: the weighted mean over batches.
-        loss_fn: of the batches.
-        metrics: by name.
         outputs: at some weights, of every batch; decides how errors are found.
     """
 

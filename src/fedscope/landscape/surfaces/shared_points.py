@@ -19,8 +19,6 @@ class SharedPoints:
     Only the first process reads and writes the file.
 
     Args:
-        points: evaluates one.
-        store: rows that are there already.
         group: None is this process alone, which writes each row as it comes.
         again: do not read the file; of two rows of a point it is the later that will be read.
     """

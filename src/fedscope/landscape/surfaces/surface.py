@@ -133,7 +133,6 @@ class _Evaluation:
         self.rows = np.full((*self.shape, spread.numbers), np.nan)
 
     def all(self) -> tuple[Mask, None]:
-        """Evaluate every point."""
         everywhere = np.ones(self.shape, bool)
         self._evaluate(everywhere, total=everywhere.size)
         return everywhere, None

@@ -42,7 +42,6 @@ class LossAtWeights(Printed):
     matvecs: int
 
     def of(self, quantity: Quantity) -> Paired | None:
-        """Return one of the three."""
         found: Paired | None = getattr(self, quantity)
         return found
 
@@ -62,20 +61,9 @@ def cell(
 ) -> LossAtWeights:
     """Measure one function at one point.
 
-    The value of λ_max is that on these samples; it is biased upward, see ``Eigenpairs.bias_data``, which is
-    the number's ``bias``, and the residual is its ``bound``.
-
-    Args:
-        op: the function's Hessian there.
-        samples: the name of the operator's set of samples: equal where numbers are to pair.
-        losses: (B,) each batch's mean loss, for the loss.
-        quantities: what is wanted.
-        k: also the space of so many of the largest eigenvectors.
-        tol: residual of the eigenpairs, relative to λ_max.
-        probes: of the trace; what Lanczos' basis holds of it is exact.
-        sampler: of the probes; one that ends makes the trace exact.
-        seed: of the starting vector and the probes.
-        progress: called after every product.
+    λ_max is biased upward on these samples: ``Eigenpairs.bias_data`` is its ``bias``, the residual its
+    ``bound``. ``samples`` names the operator's set of samples, equal where numbers are to pair; ``losses``
+    (B,) are each batch's mean loss. A sampler that ends makes the trace exact.
     """
     if "loss" in quantities and losses is None:
         raise UserError("the loss of a cell takes the losses of its batches")

@@ -69,7 +69,6 @@ class Expansion(Printed):
 
     @property
     def remainder(self) -> Paired:
-        """What is left beyond the second order."""
         return total([(1.0, self.measured), (-1.0, self.first), (-1.0, self.second)])
 
 
@@ -82,7 +81,6 @@ class AveragingCost(Printed):
 
     @property
     def mean(self) -> Expansion:
-        """Σ p_k of the clients' terms."""
         columns = zip(*((one.measured, one.first, one.second) for one in self.clients), strict=True)
         return Expansion(*(total(zip(self.shares, column, strict=True)) for column in columns))
 
@@ -90,11 +88,7 @@ class AveragingCost(Printed):
 def expansions(op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: str) -> tuple[Expansion, ...]:
     """Return the expansion of one loss along K displacements (K, n), at K products.
 
-    Args:
-        op: the Hessian at the mean, on the batches of ``loss``.
-        loss: the loss at the mean; other than that of ``op``, whose graphs stay at one point.
-        displacements: δ.
-        samples: the name of the set of samples.
+    ``loss`` must not be that of ``op``, whose graphs stay at one point.
     """
     rows = displacements.to(loss.device)
     points = torch.cat([loss.center[None].double(), loss.center.double() + rows.double()])
@@ -115,7 +109,6 @@ def expansions(op: Operator, loss: FlatLoss, displacements: Tensor, *, samples: 
 
 
 def averaging_cost(shares: Sequence[float], clients: Sequence[Expansion]) -> AveragingCost:
-    """Return the cost of averaging from the clients' expansions."""
     check_shares(shares)
     if len(shares) != len(clients):
         raise UserError(f"{len(shares)} shares are not of {len(clients)} clients")

@@ -44,7 +44,6 @@ class Eigenspace(Printed):
 
     @property
     def vectors(self) -> Tensor:
-        """The eigenvectors, (n, k)."""
         return self.rows[: self.k].T
 
     @property
@@ -67,15 +66,7 @@ class Eigenspace(Printed):
 
 
 def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: int = KEPT) -> Eigenspace:
-    """Return the space of the k largest eigenvectors of ``op``.
-
-    Args:
-        op: the operator.
-        pairs: its eigenpairs, k or more of the largest, with their Krylov basis.
-        k: dimensions of the space.
-        samples: the name of the operator's set of samples.
-        kept: vectors of the Krylov basis that are kept beside them.
-    """
+    """Return the space of the k largest eigenvectors of ``op``."""
     if not 1 <= k <= len(pairs.values):
         raise UserError(f"a space of {k} eigenvectors cannot be made of {len(pairs.values)}; ask for more")
     top = pairs.vectors[:, :k].T.contiguous()
@@ -99,14 +90,7 @@ def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: i
 
 
 def captured(op: Operator, space: Eigenspace, vectors: Tensor) -> tuple[list[Paired], int]:
-    """Return the squared length ‖Px‖² of each of m unit vectors x (m, n) in a space, and the products it
-    took.
-
-    Args:
-        op: the operator that the space is of.
-        space: P's space.
-        vectors: unit vectors.
-    """
+    """Return ‖Px‖² of each of m unit vectors x (m, n) in a space of ``op``, and the products that it took."""
     x = vectors.to(op.device, op.dtype)
     values = (x.double() @ space.rows[: space.k].double().T).square().sum(1).clamp(max=1)
     if space.batches is None or op.weights is None:
@@ -130,12 +114,7 @@ def captured(op: Operator, space: Eigenspace, vectors: Tensor) -> tuple[list[Pai
 def overlaps(
     operators: Iterable[Operator], spaces: Sequence[Eigenspace]
 ) -> tuple[list[list[Paired | None]], int]:
-    """Return the overlap of every pair of K spaces, K × K, None of one with itself; and the products it took.
-
-    Args:
-        operators: one for each space, taken one at a time.
-        spaces: of equal dimensions.
-    """
+    """Return the K × K overlaps of all pairs of K spaces, None of one with itself; and the products it took."""
     sizes = {(space.k, space.rows.shape[1]) for space in spaces}
     if len(sizes) > 1:
         raise UserError(f"spaces of different dimensions, {sorted(sizes)}, have no overlap")

@@ -45,30 +45,23 @@ class FlatnessGap(Printed):
     cells: Mapping[Place, tuple[Paired, ...]]  # (K,) in each; of F at w̄ K times the same
 
     def mean(self, function: Function, point: Point) -> Paired:
-        """Return Σ p_k of one cell."""
         return total(zip(self.shares, self.cells[function, point], strict=True))
 
     def gaps(self, name: str) -> tuple[Paired, ...]:
-        """Return a gap of each client, (K,)."""
         if name not in GAPS:
             raise UserError(f"there is no gap {name!r}; choose one of {', '.join(GAPS)}")
         first, second = (self.cells[place] for place in GAPS[name])
         return tuple(difference(one, other) for one, other in zip(first, second, strict=True))
 
     def gap(self, name: str) -> Paired:
-        """Return Σ p_k of a gap."""
         return total(zip(self.shares, self.gaps(name), strict=True))
 
 
 def flatness_gap(
     quantity: Quantity, shares: Sequence[float], cells: Mapping[Place, Sequence[Paired]]
 ) -> FlatnessGap:
-    """Return the table of a quantity from its cells.
-
-    Args:
-        quantity: which.
-        shares: (K,) the clients' weights p_k in the mean.
-        cells: (K,) numbers in each of the four cells, and where known in those of ``start``.
+    """Return the table of a quantity from its cells: (K,) numbers in each, and where known in those of
+    ``start``.
     """
     missing = [place for pair in GAPS.values() for place in pair if place not in cells]
     if missing:
@@ -81,6 +74,5 @@ def flatness_gap(
 
 
 def check_shares(shares: Sequence[float]) -> None:
-    """Refuse weights of clients that are no weights of a mean."""
     if not shares or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9:
         raise UserError(f"the clients' shares {tuple(shares)} must be at least 0 and add up to 1")

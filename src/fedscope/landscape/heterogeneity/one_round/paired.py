@@ -84,7 +84,6 @@ class Paired(Printed):
 
     @property
     def probe(self) -> Error:
-        """The standard error over probes and its degrees of freedom."""
         several = [part.probes for part in self.parts.values() if len(part.estimates) > 1]
         if not several:
             return EXACT
@@ -93,24 +92,20 @@ class Paired(Printed):
 
     @property
     def data(self) -> Error:
-        """The standard error over the samples and its degrees of freedom; NaN where it is not known."""
         if not self.parts:
             return math.nan, math.nan
         return combined(*(part.data for part in self.parts.values()))
 
     @property
     def stderr_probe(self) -> float:
-        """The standard error over probes; 0 where nothing is estimated by them."""
         return self.probe[0]
 
     @property
     def stderr_data(self) -> float:
-        """The standard error over the samples."""
         return self.data[0]
 
     @property
     def dof(self) -> float:
-        """The degrees of freedom of both errors together."""
         return combined(self.probe, self.data)[1]
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
@@ -161,11 +156,7 @@ def statistic(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> Paired:
-    """Return a number that is no mean, from how far (B,) it moves when each of an operator's batches is
-    left out.
-
-    (The jackknife: the deviations are θ_(−b) − θ.)
-    """
+    """Return a number that is no mean over batches, by the jackknife: ``deviations`` (B,) are θ_(−b) − θ."""
     if op.weights is None or len(op.weights) < 2:
         return Paired(value, {}, low=low, high=high)
     counts = torch.tensor(op.weights, dtype=torch.float64)

@@ -30,14 +30,7 @@ class Alignment(Printed):
 
 
 def update_alignment(op: Operator, space: Eigenspace | None, update: Tensor, *, samples: str) -> Alignment:
-    """Measure how an update (n,) lies to the Hessian ``op``.
-
-    Args:
-        op: the Hessian.
-        space: its top eigenspace, for the share.
-        update: Δ, of any length but 0.
-        samples: the name of the operator's set of samples.
-    """
+    """Measure how an update (n,) lies to the Hessian ``op``."""
     wide = update.to(op.device).double()
     length = float(wide.norm())
     if not 0 < length < float("inf"):

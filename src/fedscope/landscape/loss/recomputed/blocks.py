@@ -24,7 +24,6 @@ class Blocks:
 
     @property
     def found(self) -> bool:
-        """Whether there are any."""
         return bool(self._blocks)
 
     @contextmanager

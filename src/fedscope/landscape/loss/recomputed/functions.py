@@ -18,12 +18,7 @@ Many = Callable[..., tuple[Tensor, ...]]
 
 
 def recomputed(function: Many, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Return ``function(*inputs)``, which can be differentiated twice in the inputs.
-
-    Args:
-        function: a deterministic function of its inputs, and of what needs no gradient.
-        inputs: floating tensors.
-    """
+    """Return ``function(*inputs)`` of a deterministic function, to be differentiated twice in the inputs."""
     found: tuple[Tensor, ...] = _Value.apply(function, *inputs)  # type: ignore[no-untyped-call]
     return found
 

@@ -41,7 +41,6 @@ class Head:
 
     @property
     def tensors(self) -> tuple[Tensor, Tensor | None]:
-        """W and b of the layer."""
         return self.layer.weight, self.layer.bias
 
     def times(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Parts:
@@ -127,7 +126,6 @@ class HeadGraph(tuple[Tensor, ...]):
 
     @classmethod
     def of(cls, heads: Sequence[Head], parameters: Sequence[Tensor]) -> "HeadGraph":
-        """Return the graph of the network below."""
         below = [head.inputs for head in heads]
         duals = [torch.zeros_like(h, requires_grad=True) for h in below]
         found = cls((*pulled(below, parameters, duals, again=True), *below, *duals))
@@ -135,7 +133,6 @@ class HeadGraph(tuple[Tensor, ...]):
         return found
 
     def times(self, parameters: Sequence[Tensor], v: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return the product with a direction in the parameters."""
         along, count = dict(zip(map(id, parameters), v, strict=True)), len(self.heads)
         below, duals = self[-2 * count : -count], self[-count:]
         back, direct = [], []

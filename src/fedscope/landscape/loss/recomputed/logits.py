@@ -24,11 +24,7 @@ _CHUNK = 64 << 20  # bytes of a chunk's logits
 
 
 class ChunkedLogits:
-    """The output layer of a network, if it has one of so many classes: its largest linear layer.
-
-    Attributes:
-        whole: what was done with the logits that took all of them at once; empty if nothing.
-    """
+    """The output layer of a network, if it has one of so many classes: its largest linear layer."""
 
     def __init__(self, model: nn.Module) -> None:
         layers = [module for module in model.modules() if type(module) is nn.Linear]
@@ -39,12 +35,10 @@ class ChunkedLogits:
 
     @property
     def found(self) -> bool:
-        """Whether there is such a layer."""
         return self._layer is not None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Let the output layer return logits that are not computed."""
         layer = self._layer
         if layer is None or "forward" in layer.__dict__:  # one that is already something else
             yield
@@ -79,7 +73,6 @@ class Logits(Tensor):
 
     @classmethod
     def of(cls, h: Tensor, layer: nn.Linear, owner: ChunkedLogits, *, second: bool = False) -> "Logits":
-        """Return the logits of a layer's inputs h (…, d)."""
         shape = (*h.shape[:-1], layer.out_features)
         if second:
             shape = (shape[0], shape[-1], *shape[1:-1])
@@ -123,7 +116,6 @@ class Logits(Tensor):
 
     @torch.no_grad()
     def largest(self) -> float:
-        """Return the size of the largest finite logit, by chunks."""
         parts = self.inputs.reshape(-1, self.inputs.shape[-1]).split(self._chunk)
         return max(
             float(F.linear(h, self._layer.weight, self._layer.bias).nan_to_num_(0, 0, 0).abs_().max())
@@ -132,7 +124,6 @@ class Logits(Tensor):
 
     @property
     def _chunk(self) -> int:
-        """Positions of a chunk."""
         return max(1, _CHUNK // (self._layer.out_features * self.inputs.itemsize))
 
     def _numbers(self, func: Any) -> Tensor:
@@ -140,7 +131,6 @@ class Logits(Tensor):
         return self.computed()
 
     def computed(self) -> Tensor:
-        """Return them with their numbers."""
         logits = F.linear(self.inputs, self._layer.weight, self._layer.bias)
         return logits.movedim(-1, 1) if self._second else logits
 

@@ -23,18 +23,15 @@ class Combination:
     shift: float = 0.0
 
     def plus(self, other: "Combination") -> "Combination":
-        """Return the sum; an operator in both is one term."""
         factors = dict(self.factors)
         for operator, factor in other.factors.items():
             factors[operator] = factors.get(operator, 0.0) + factor
         return Combination(factors, self.shift + other.shift)
 
     def times(self, factor: float) -> "Combination":
-        """Return the multiple."""
         return Combination({op: factor * c for op, c in self.factors.items()}, factor * self.shift)
 
     def shifted(self, by: float) -> "Combination":
-        """Return the sum with ``by`` times the identity."""
         return replace(self, shift=self.shift + by)
 
     def space(self) -> dict[str, Any]:
@@ -66,11 +63,7 @@ class Combination:
     ) -> "list[Product]":
         """Return the products with the rows of an (m, n) matrix.
 
-        Args:
-            rows: the vectors.
-            onto: (r, n) rows whose inner products with the batches' products are wanted.
-            by_batch: whether the terms' batches are the same.
-            alone: without what the batches say.
+        ``by_batch``: the terms' batches are the same; ``alone``: without what the batches say.
         """
         found = [term._alone(rows) if alone else term._apply(rows, onto) for term in self.factors]
         factors = list(self.factors.values())
@@ -95,21 +88,18 @@ class Combination:
         return products
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
-        """Return Σ_i c_i vᵀA_i v + s·‖v‖² of each sample."""
         return _sum(
             [*self.factors.values(), self.shift],
             [*(term.sample_forms(v) for term in self.factors), _square(v)],
         )
 
     def diagonal_parts(self, probes: Tensor, most: int) -> Tensor | None:
-        """Return Σ_i c_i z ⊙ A_ip z + s."""
         found = [term.diagonal_parts(probes, most) for term in self.factors]
         total = _sum(list(self.factors.values()), found)
         return None if total is None else total + self.shift
 
 
 def _sum(factors: list[float], parts: list[Tensor | None]) -> Tensor | None:
-    """Return Σ c·part; None where a part is missing."""
     total: Tensor | None = None
     for factor, part in zip(factors, parts, strict=True):
         if part is None:

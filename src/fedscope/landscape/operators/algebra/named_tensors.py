@@ -21,7 +21,6 @@ def unflattened(vector: Tensor, blocks: Blocks, shapes: Sequence[torch.Size]) ->
 
 
 def flattened(tensors: Mapping[str, Tensor], blocks: Blocks, shapes: Sequence[torch.Size]) -> Tensor:
-    """Return the tensors as one (n,) vector, in the blocks' order."""
     names = [name for name, _ in blocks]
     for name in tensors:
         if name not in names:

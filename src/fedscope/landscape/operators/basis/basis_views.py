@@ -30,12 +30,10 @@ class Basis:
 
     @property
     def device(self) -> torch.device:
-        """Where the rows are."""
         return self._rows.device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all rows."""
         return self._count * self._rows.n * self._rows.dtype.itemsize
 
     @property
@@ -54,11 +52,9 @@ class Basis:
         return rows.copied(count, outside if count < rows.n else None)
 
     def kept(self, device: torch.device | str) -> "Basis":
-        """Return a copy on a device, in memory."""
         return Basis.of(self.tensor.to(device))
 
     def pieces(self, begin: int = 0) -> Pieces:
-        """Yield the rows from ``begin`` on in float64."""
         return self._rows.wide(begin, self._count, _WIDTH)
 
     def without(self, v: Tensor) -> Tensor:
@@ -74,8 +70,6 @@ class Onto:
     """The first rows as a product's ``onto``: ``onto @ X`` is what they see of columns X.
 
     Args:
-        rows: any but plain ones, whose tensor does the same.
-        count: of the rows.
         fixed: whether the fixed rows come before them.
         image: a symmetric map of vectors in rows (k, n) that the rows are seen through.
     """

@@ -23,10 +23,6 @@ class StoredRows:
     """Rows that can be read and written a stretch of columns at a time.
 
     Args:
-        n: coordinates.
-        dtype: of the numbers.
-        device: where they are.
-        storage: how they are kept.
         rows: room for so many at once; more is made when they are written.
     """
 
@@ -37,7 +33,6 @@ class StoredRows:
         self._room = RowSpace(rows, n, storage, dtype, device)
 
     def __getitem__(self, rows: slice) -> Tensor:
-        """Return rows as they are kept."""
         return self._room.numbers[rows]
 
     def grow(self, filled: int, rows: int) -> None:
@@ -48,11 +43,9 @@ class StoredRows:
             self._room = room
 
     def release(self) -> None:
-        """Hand the pages of a file back to the system."""
         self._room.release()
 
     def copied(self, rows: slice, more: int) -> "StoredRows":
-        """Return a copy of some rows, as the first ones, with room for ``more``."""
         count = rows.stop - rows.start
         own = StoredRows(self.n, self.dtype, self.device, replace(self.storage, capacity=None), count + more)
         own._room.take(self._room, rows)
@@ -65,7 +58,6 @@ class StoredRows:
             self._room.write(slice(row, row + 1), slice(first, first + len(piece)), piece / norm)
 
     def row(self, row: int) -> Tensor:
-        """Return a copy of a row."""
         return torch.cat([piece[0] for _, piece in self.pieces(row, row + 1)])
 
     def pieces(self, begin: int, end: int, width: int | None = None) -> Pieces:

@@ -21,10 +21,6 @@ class BasisRows:
     """Room for rows, and the rows so far.
 
     Args:
-        n: coordinates.
-        dtype: of the operator.
-        device: where the rows are.
-        storage: how they are kept.
         fixed: vectors (n,) that are kept before the rows and are no part of the basis.
     """
 
@@ -46,7 +42,6 @@ class BasisRows:
 
     @classmethod
     def of(cls, rows: Tensor) -> "BasisRows":
-        """Return a copy of orthonormal rows (m, n), in memory."""
         own = cls(rows.shape[1], rows.dtype, rows.device, BasisStorage(capacity=max(1, len(rows))))
         for row, vector in enumerate(rows):
             own._kept.write(row, vector)
@@ -78,7 +73,6 @@ class BasisRows:
         return self.combined(torch.eye(count, dtype=torch.float64))
 
     def row(self, row: int) -> Tensor:
-        """Return a row in the operator's dtype."""
         if self.plain:
             return self.tensor(row + 1)[row]
         return self._kept.row(self.fixed + row)
@@ -165,7 +159,6 @@ class BasisRows:
         self._filled = new.stop + 1
 
     def wide(self, begin: int, end: int, width: int) -> Pieces:
-        """Yield some of the rows in float64, a stretch of about ``width`` columns at a time."""
         for columns, piece in self._kept.pieces(self.fixed + begin, self.fixed + end, width):
             yield columns, piece.double()
 
@@ -183,7 +176,6 @@ class BasisRows:
         return self._kept.pieces(self.fixed, self.fixed + count)
 
     def _inner(self, count: int, vector: Tensor) -> Tensor:
-        """Return the inner products (count,) of what is kept of the rows with a vector, float64."""
         return total(piece @ vector[columns].to(self.dtype) for columns, piece in self._pieces(count))
 
 
@@ -198,9 +190,7 @@ class Waiting:
         return self._count
 
     def set(self, first: int, vectors: Tensor) -> None:
-        """Set some of the vectors, (m, n)."""
         self._room.write(slice(first, first + len(vectors)), slice(None), vectors)
 
     def __getitem__(self, part: tuple[slice, slice]) -> Tensor:
-        """Return the numbers of some vectors in some columns."""
         return self._room.read(*part)

@@ -47,15 +47,7 @@ class BasisStorage:
 
 
 class RowSpace:
-    """Room for rows of n numbers.
-
-    Args:
-        rows: how many.
-        n: numbers of a row.
-        storage: how they are kept.
-        dtype: of the numbers.
-        device: where they are.
-    """
+    """Room for rows of n numbers."""
 
     def __init__(
         self, rows: int, n: int, storage: BasisStorage, dtype: torch.dtype, device: torch.device
@@ -71,19 +63,16 @@ class RowSpace:
         self.numbers = torch.frombuffer(self._mapped, dtype=dtype, count=rows * n).view(rows, n)
 
     def read(self, rows: slice, columns: slice) -> Tensor:
-        """Return numbers, a view."""
         piece = self.numbers[rows, columns]
         self._seen(piece)
         return piece
 
     def write(self, rows: slice, columns: slice, numbers: Tensor) -> None:
-        """Set numbers, given in any dtype."""
         piece = self.numbers[rows, columns]
         piece.copy_(numbers)
         self._seen(piece)
 
     def take(self, other: "RowSpace", rows: slice) -> None:
-        """Take over rows of another room, as the first ones."""
         for row, taken in enumerate(range(rows.start, rows.stop)):
             self.numbers[row] = other.numbers[taken]
             self._seen(self.numbers[row])

@@ -164,7 +164,6 @@ class BatchMean(Operator):
 
 
 def _inner(rows: Tensor, products: Tensor) -> Tensor:
-    """Return the inner products (m,) of the rows of two matrices (m, n) in float64."""
     pieces = zip(rows.split(WHOLE, 1), products.split(WHOLE, 1), strict=True)
     return torch.stack([torch.linalg.vecdot(row.double(), product.double()) for row, product in pieces]).sum(
         0

@@ -6,7 +6,6 @@ from torch import Tensor
 
 
 def share(batches: int, group: dist.ProcessGroup | None) -> range:
-    """Return the numbers of this process's batches; all of them without a group."""
     if group is None:
         return range(batches)
     return range(dist.get_rank(group), batches, dist.get_world_size(group))

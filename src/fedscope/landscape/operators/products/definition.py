@@ -89,7 +89,6 @@ def of_outputs(
 
 
 def check_apart(loss: FlatLoss, inputs: Tree) -> None:
-    """Refuse a network whose output for a sample depends on the others of its batch."""
     with torch.no_grad(), loss.exact():
         together = flat(loss.outputs(inputs))
         found = (_in_parts(loss, inputs, size) for size in (1, 2))
@@ -121,10 +120,6 @@ def compared(loss: FlatLoss, parts: Definition, most: int, otherwise: str, *, ap
     """Return in a sentence what is measured where the gradient is not the loss's; nothing where it is.
 
     Args:
-        loss: that products are of; its weights are put back.
-        parts: of the operator.
-        most: samples that a graph may be of.
-        otherwise: what may be done about a wrong second derivative, for the end of the message.
         apart: whether the operator is made of each sample's own gradient.
     """
     batch = some_of(loss, most)
@@ -166,14 +161,12 @@ class _Comparison:
         self._unit = _typical(loss.center)
 
     def product(self, v: Tensor) -> Tensor:
-        """See :func:`product_of`."""
         if self._parts.times:
             return self._parts.times(self._parts.graph(self._batch)[0], v)
         change = self._difference(lambda: self._parts.values(self._batch), v, held=True)(self._steps[0][0])
         return self._parts.product(self._batch, change[1:])
 
     def told(self, otherwise: str) -> str:
-        """See :func:`compared`."""
         graph, value = self._parts.graph(self._batch)
         v, times = along(self._loss), self._parts.times
         gradient = self._parts.gradient(graph, self._batch).detach()
@@ -204,7 +197,6 @@ class _Comparison:
         return self.jump()
 
     def jump(self) -> str:
-        """Return what a loss that jumps at these weights means; nothing where it does not."""
         changes = self._changes(self._directions())
         wide, near = (step * changes(step) for step in self._steps[0])
         if not float((wide - near).norm()) < float(near.norm()) / 2:  # of a slope it is 2.3 times as much

@@ -19,14 +19,6 @@ def prepared(
     """Return the graphs of a loss's batches, small enough for the ``memory``.
 
     Where even one sample's graph is not, what is in the network's blocks is computed again.
-
-    Args:
-        loss: that they are of.
-        build: makes a graph.
-        looked_at: checks what products rest on, and returns what graphs cost
-            (:func:`~fedscope.landscape.operators.products.preflight.preflight`).
-        memory: bytes that they may take together, see :class:`Graphs`.
-        keep: whether any is kept between products.
     """
     cost = looked_at()
     if cost.exceeds(memory) and loss.blocks.found:
@@ -52,9 +44,6 @@ def joined(
     between samples, or a mean over their tokens; a network that takes so many samples and no more.
 
     Args:
-        loss: that they are of.
-        graphs: of its batches.
-        rows: (m, n) vectors.
         apart: (m, n) the products with these, batch by batch.
         together: (graphs, rows) ↦ the products.
     """

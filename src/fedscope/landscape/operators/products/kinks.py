@@ -59,18 +59,15 @@ class Kinks(TorchFunctionMode):
 
     @property
     def any(self) -> bool:
-        """Whether a kinked function was called."""
         return bool(self._pieces)
 
     def rewind(self) -> "Kinks":
-        """Begin at the first piece again; return this."""
         self._next = 0
         return self
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record a kinked function or take its piece; call all others."""
         kwargs = kwargs or {}
         if func in _ELEMENTWISE and _plain(*args, *kwargs.values()):
             return self._elementwise(func, args, kwargs)
@@ -106,7 +103,6 @@ class Kinks(TorchFunctionMode):
         return (y, indices) if wanted else y
 
     def _piece(self) -> Piece | None:
-        """Return the next piece, if there is one."""
         assert self._next is not None
         self._next += 1
         return self._pieces[self._next - 1] if self._next <= len(self._pieces) else None

@@ -26,14 +26,7 @@ OTHERWISE = (
 
 
 def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "") -> GraphBytes:
-    """Return the bytes of graphs, after checking what the products rest on.
-
-    Args:
-        loss: that they are of.
-        build: makes a graph.
-        twice: whether a second derivative is taken.
-        otherwise: what may be done where one is missing, for the end of the message.
-    """
+    """Return the bytes of graphs, after checking what the products rest on."""
     inputs, targets = loss.batches[0]
     if not loss.coupled:
         inputs, targets = some(inputs, slice(SAMPLE)), some(targets, slice(SAMPLE))
@@ -60,8 +53,6 @@ def measured(
     """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half.
 
     Args:
-        build: makes a graph.
-        batch: the samples.
         whole: there are no parts of them.
         weights: that are in memory without any graph.
     """

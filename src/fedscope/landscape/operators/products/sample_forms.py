@@ -25,11 +25,7 @@ def every_form(
     """Return vᵀA_i v (N,) of every sample, float64; None where an operation has no derivative for them.
 
     Args:
-        loss: that they are of.
         forms: (inputs, targets, v) ↦ those of a batch, see :mod:`fedscope.landscape.loss.sample_curvature`.
-        v: (n_parameters,).
-        together: samples that may be at work together.
-        group: processes that share the batches.
     """
     found = torch.zeros(loss.batches.samples, dtype=torch.float64, device=v.device)
     start, mine = 0, share(len(loss.batches), group)
@@ -50,11 +46,6 @@ def forms_hold(loss: FlatLoss, parts: Definition, forms: Forms) -> bool:
     """Say whether the samples' forms vᵀA_i v, by derivatives in forward mode, have that of A as their mean.
 
     PyTorch (2.13) has a wrong second derivative in forward mode of several operations, and none of others.
-
-    Args:
-        loss: that they are of.
-        parts: of the operator.
-        forms: (inputs, targets, v) ↦ (n,).
     """
 
     few = some_of(loss)

@@ -33,7 +33,6 @@ def balanced(difference: Callable[[float], Tensor], longest: float) -> Differenc
 
     Args:
         difference: ε ↦ the central difference along a unit vector, (n,) float64.
-        longest: ε to begin at.
     """
     length, coarse = longest, difference(longest)
     best = DifferenceStep(longest, coarse, math.inf)
@@ -68,9 +67,7 @@ def settles_elsewhere(
     Rounding, truncation and kinks leave them further apart, so that no size of any error need be known.
 
     Args:
-        exact: (n,) the derivative.
         difference: ε ↦ the central difference (n,).
-        steps: pairs of ε.
         room: a distance that rounding may make.
     """
     for pair in steps:

@@ -28,19 +28,14 @@ class Lanczos:
     """An incremental Lanczos process: call ``step`` as often as needed, while there are fewer than n rows.
 
     Args:
-        op: symmetric operator.
-        start: (n,) starting vector, not zero; normalised here.
-        generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
-        storage: how the basis is kept; None: in memory.
         image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
             batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
         steps: rows of the basis, m.
-        matvecs: products taken.
         alphas: the α of each step before the first restart: vᵀAv of the row v that it took.
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
         coupling: b, float64 on the CPU.
@@ -103,7 +98,6 @@ class Lanczos:
 
     @property
     def basis(self) -> Tensor:
-        """The (m, n) basis, one vector per row."""
         return self._rows.tensor(self.steps)
 
     @property
@@ -119,7 +113,6 @@ class Lanczos:
 
     @property
     def spans_all(self) -> bool:
-        """Whether the basis spans the whole space."""
         return self.steps == self.dimension
 
     @property
@@ -150,7 +143,6 @@ class Lanczos:
         return self.unseen(at, random_part) <= max(most, least(self._op.shape[0], self._start_eps))
 
     def subspace(self) -> Subspace:
-        """Return the basis with its products so far."""
         m = self.steps
         return Subspace(
             rows=Basis(self._rows, m),
@@ -174,7 +166,6 @@ class Lanczos:
         return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
 
     def step(self) -> None:
-        """Take one product and extend the basis."""
         m, n = self.steps, self.dimension
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
@@ -226,7 +217,6 @@ class Lanczos:
 
     @property
     def eps(self) -> float:
-        """The rounding of the operator's dtype."""
         return torch.finfo(self._op.dtype).eps
 
     def _record(self, column: Tensor, by_batch: Tensor | None) -> None:

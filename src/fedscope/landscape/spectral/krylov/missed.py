@@ -52,7 +52,6 @@ class Look:
     along: Tensor  # (r, m) float64: V A Qᵀ, with the eigenvectors V and the process's basis Q
 
     def residuals(self, theta: Tensor, s: Tensor) -> Tensor:
-        """Return bounds on ‖A v − θ v‖ of v = Qᵀ s, for columns s: (k,)."""
         return torch.hypot(self.krylov.residuals(theta, s), (self.along @ s).norm(dim=0))
 
 
@@ -71,15 +70,10 @@ def look(
     """Look in the complement of eigenvectors for eigenvalues below or above ``limits``.
 
     Args:
-        op: the operator.
         found: (r, n) orthonormal rows.
-        goal: how well a value is to be known.
         limits: −∞ or ∞ for an end that is not wanted.
         shift: a value between the limits.
-        generator: draws the start.
         most: products that may be taken, at least one.
-        after: called after each product with their number.
-        storage: of the basis.
 
     Returns:
         The values that converged beyond the limits: none if there are none but with a small probability, if

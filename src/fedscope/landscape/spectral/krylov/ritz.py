@@ -33,7 +33,6 @@ class Wanted:
 
     @classmethod
     def of(cls, n: int, k: int, which: Which) -> "Wanted":
-        """Return what k values at an end, or at both, are."""
         if which not in get_args(Which):
             raise UserError(f"which is {which!r}; choose one of {', '.join(get_args(Which))}")
         most = n // 2 if which == "both" else n
@@ -46,7 +45,6 @@ class Wanted:
 
     @property
     def pairs(self) -> int:
-        """All of them."""
         return self.low + self.high + self.either
 
     @property
@@ -136,7 +134,6 @@ class Ritz:
 
     @classmethod
     def of(cls, krylov: Lanczos, wanted: Wanted, tol: float) -> "Ritz":
-        """Return those of a process's basis so far."""
         theta, s = torch.linalg.eigh(krylov.projected)
         positions, size = wanted.among(theta), float(theta.abs().max())
         values, chosen = theta[positions], s[:, positions]
@@ -161,7 +158,6 @@ class Ritz:
 
     @property
     def converged(self) -> bool:
-        """Whether every residual is as small as was asked."""
         return bool((self.residuals <= self.goal.tolerances(self.values)).all())
 
 

@@ -37,7 +37,6 @@ def unseen(
         alphas: m diagonal entries of T.
         betas: the β after each step; 0 where the Krylov space was exhausted.
         at: x, outside the eigenvalues of T; nothing lies beyond ±∞.
-        n: coordinates.
         eps: twice the rounding of z; see :func:`least`.
         random_part: norm of the random part of a start that is not random as a whole.
     """

@@ -17,9 +17,6 @@ def verified(op: Operator, found: Eigenpairs, goal: Goal, *, certain: bool) -> E
     """Return the pairs with these residuals, and what then is certified and has converged.
 
     Args:
-        op: the operator.
-        found: k pairs.
-        goal: what their residuals must reach.
         certain: whether convergence also takes that every value is known to be the i-th.
     """
     residuals = torch.empty_like(found.values)
