@@ -15,7 +15,6 @@ def surroundings(device: torch.device) -> str:
 
 @cache
 def code() -> str:
-    """Return a hash of the analysis' own source."""
     digest = hashlib.sha256()
     for folder in ("landscape", "workflows", "statistics"):
         for file in sorted((_PACKAGE / folder).rglob("*.py")):

@@ -1,5 +1,7 @@
 """The division of a training set as a run's settings name it: every client's rows, and those held out."""
 
+
+
 import math
 from typing import NamedTuple, Protocol
 

@@ -56,7 +56,6 @@ class Forms:
     added: Tensor  # (S,): what noise adds to the numbers before they are corrected
 
     def __call__(self, row: Tensor) -> Estimate:
-        """Return the estimate of a form (S,)."""
         return Estimate(
             float(_form(row, self.values)), math.sqrt(self._spread(row, row)), self._dof(row), low=0.0
         )

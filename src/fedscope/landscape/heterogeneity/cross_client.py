@@ -163,7 +163,6 @@ def _result(
 
 
 def _trace(groups: Tensor) -> Estimate:
-    """Return the trace from the (G, T) block traces of groups of probes; one group is exact."""
     sums = groups.sum(1)
     return probe_mean(sums, exact=False) if len(sums) > 1 else Estimate(float(sums), 0.0)
 

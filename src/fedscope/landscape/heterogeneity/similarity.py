@@ -161,7 +161,6 @@ def cosine_estimate(value: float, stderr: float, dof: float) -> Estimate:
 
 
 def _squared_gap(gap: float, variance: float, most: float, dof: int) -> Estimate:
-    """Return H_N of one pair from the difference of its norms and the variance of that difference's error."""
     value = gap**2 - variance
     error = math.sqrt(4 * variance * max(value, 0.0) + 2 * variance**2)
     return Estimate(value, error, dof, slope=4 * variance, low=0, high=most)

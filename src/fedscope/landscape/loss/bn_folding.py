@@ -155,7 +155,6 @@ def _partners(
 
 
 def _uses(output: Tensor) -> Counter[Node]:
-    """Count how often each node of the graph is used by others."""
     used: Counter[Node] = Counter()
     waiting = [output.grad_fn]
     while waiting:

@@ -38,7 +38,6 @@ def close(first: Tensor, second: Tensor, dtype: torch.dtype, *, beside: float = 
 
 
 def largest(outputs: object) -> float:
-    """Return the size of the largest finite number in what a model returns."""
     found = [t for t in within(outputs) if t.is_floating_point() and t.numel()]
     return max(map(_largest, found), default=0.0)
 

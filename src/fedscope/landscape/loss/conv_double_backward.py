@@ -100,7 +100,6 @@ def _adjoint(
 
 
 def _arranged(x: Tensor) -> Tensor:
-    """Return images in the order of memory that is fastest, others as they are."""
     if x.ndim == 4 and x.device.type == "cpu" and x.dtype == torch.float32:
         return x.contiguous(memory_format=torch.channels_last)
     return x

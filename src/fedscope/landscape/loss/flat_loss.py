@@ -102,7 +102,6 @@ class FlatLoss:
         self._prepare(*next(iter(self.batches)))
 
     def _prepare(self, inputs: Tree, targets: Tree) -> None:
-        """Find the buffers that the model writes when evaluated, then make it faster."""
         few, few_targets = (some(tree, slice(SAMPLE // 2)) for tree in (inputs, targets))
         self._written: dict[tuple[nn.Module, str], Tensor] = {}
         self._differentiates = self._overwrites = False

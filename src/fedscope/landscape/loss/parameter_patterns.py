@@ -9,7 +9,6 @@ from fedscope.errors import UserError, suggestion
 
 
 def chosen(named: list[tuple[str, Tensor]], patterns: Sequence[str] | None) -> list[tuple[str, Tensor]]:
-    """Return the parameters whose names match a pattern, in their order; all without patterns."""
     if patterns is None:
         return named
     patterns = [patterns] if isinstance(patterns, str) else patterns

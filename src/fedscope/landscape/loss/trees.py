@@ -78,7 +78,6 @@ def split(tree: Tree, size: int) -> list[Tree]:
 
 
 def slices(samples: int, most: int) -> list[slice]:
-    """Return near-equal stretches of at most ``most`` samples."""
     rows = torch.arange(samples).tensor_split(math.ceil(samples / most))
     return [slice(int(part[0]), int(part[-1]) + 1) for part in rows]
 

@@ -145,7 +145,6 @@ def _embedding(tracer: Tracer, args: Args, named: Named, out: Tensor) -> None:
 
 
 def _two(tracer: Tracer, args: Args, named: Named, out: Tensor) -> None:
-    """Take entries of two operands together: a copy, a slope per channel."""
     tracer.set(out, tracer.broadcast([args[0], args[1]], out))
 
 

@@ -50,7 +50,6 @@ def _slice(tracer: Tracer, args: Args, named: Named, out: Tensor) -> None:
 
 
 def _taken(tracer: Tracer, axis: Axis, begin: int, size: int, step: int = 1) -> Axis:
-    """Return every ``step``-th position, ``size`` in all."""
     if step != 1:
         tracer.channels.fix(axis, "a slice with a step")
     if is_still(tracer.channels.resolved(axis)):

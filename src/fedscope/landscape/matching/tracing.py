@@ -28,8 +28,7 @@ Rule = Callable[["Tracer", Args, Named, Any], None]
 class Tracer(TorchDispatchMode):
     """Watches operations and keeps the axes of every tensor.
 
-    Args:
-        rules: of the operations that are no functions of single entries, by name.
+    ``rules`` are by name, of the operations that are no functions of single entries.
     """
 
     def __init__(self, state: Sequence[Tensor], rules: Mapping[str, Rule]) -> None:
@@ -106,8 +105,7 @@ class Tracer(TorchDispatchMode):
 def trace(model: nn.Module, inputs: Tree, rules: Mapping[str, Rule]) -> tuple[Channels, dict[str, Axes]]:
     """Return the groups of channels, and the resolved axes of every tensor of the ``state_dict``.
 
-    Args:
-        inputs: some samples; all that the network gives for them keeps its order.
+    All that the network gives for the ``inputs`` keeps its order.
     """
     own = whole_copy(model).eval().requires_grad_(False)
     state = own.state_dict(keep_vars=True)

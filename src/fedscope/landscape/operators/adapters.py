@@ -78,7 +78,6 @@ def _size(matrix: Any) -> int:
 
 
 def _kind(matrix: Any) -> tuple[torch.dtype, torch.device]:
-    """Return the dtype and the device of the vectors that it takes."""
     dtype, device = getattr(matrix, "dtype", None), getattr(matrix, "device", "cpu")
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return torch.from_numpy(np.empty(0, dtype)).dtype, torch.device("cpu")

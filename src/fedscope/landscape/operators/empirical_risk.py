@@ -178,7 +178,6 @@ class LossOperator(BatchMean):
         return total
 
     def _parts(self, b: int) -> Iterator[tuple[Batch, float]]:
-        """Yield the parts that batch b is cut into, each with its share of the samples."""
         graphs = self._graphs()
         for part in graphs.parts(b):
             yield graphs.samples(b, part), graphs.share(b, part)

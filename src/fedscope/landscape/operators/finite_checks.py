@@ -75,7 +75,6 @@ def _reason(what: str, model: nn.Module, loss: FlatLoss, batch: int) -> str:
 
 
 def _broken(named: Iterable[tuple[str, Tensor]]) -> str:
-    """Return which tensors are not finite and in how many entries; nothing where all are finite."""
     found = []
     for name, tensor in named:
         if entries := _entries(tensor):
@@ -85,7 +84,6 @@ def _broken(named: Iterable[tuple[str, Tensor]]) -> str:
 
 
 def _samples(tree: Tree, before: int) -> str:
-    """Return which samples, counted from 0 after ``before`` others, are not finite; nothing where all are."""
     found = [i for i in range(count(tree)) if any(map(_entries, leaves(some(tree, slice(i, i + 1)))))]
     if not found:
         return ""

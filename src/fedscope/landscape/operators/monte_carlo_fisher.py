@@ -201,8 +201,6 @@ class _Likelihood:
 
 
 def _categorical(classes: int) -> _Likelihood:
-    """Return that of cross-entropy, for outputs with the classes along this dimension."""
-
     def loss(outputs: Tensor, targets: Tree) -> Tensor | None:
         if not isinstance(targets, Tensor) or outputs.ndim < 2:
             return None
@@ -239,7 +237,6 @@ def _known(labels: Tensor, classes: int) -> bool:
 
 
 def _labelled(targets: Tensor, shape: Sequence[int]) -> Tensor:
-    """Return which positions of this shape are in the loss."""
     return targets.new_ones(shape, dtype=torch.bool) if targets.is_floating_point() else targets != _IGNORED
 
 

@@ -12,11 +12,7 @@ The steps in all are ``AtMost`` or ``None`` where they are not known beforehand.
 
 
 def continued(progress: Progress | None, before: int, searches: int = 0) -> Progress | None:
-    """Return a callback whose steps are counted on from ``before``; the steps in all are not known.
-
-    Args:
-        searches: alike ones that are left, with this one; 0: not known.
-    """
+    """Return a callback that counts on from ``before``; ``searches``: alike ones left with this one, or 0."""
 
     def told(done: int, total: int | None, *text: str) -> None:
         bound = isinstance(total, AtMost) and searches

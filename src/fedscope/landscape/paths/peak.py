@@ -142,7 +142,6 @@ def _best(known: dict[float, float]) -> float:
 
 
 def _next(known: dict[float, float], best: float, coarse: float) -> float | None:
-    """Return where to look next; None where nothing is left that would be told from what is known."""
     places = sorted(known)
     at = places.index(best)
     if at in (0, len(places) - 1):

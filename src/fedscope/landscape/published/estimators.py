@@ -87,11 +87,7 @@ def published_eigenpairs(
     tol: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> PublishedEigenpairs:
-    """Find k eigenpairs of largest magnitude, one after the other, by the scripts' power iteration.
-
-    Args:
-        max_iterations: most products for each; the last quotient is returned if it comes to that.
-    """
+    """Find k eigenpairs of largest magnitude, one after the other, by the scripts' power iteration."""
     generator = generator_of(generator, seed)
     vectors: list[Tensor] = []
     values: list[float] = []

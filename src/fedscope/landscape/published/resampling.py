@@ -20,12 +20,10 @@ Fetch = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Loader:
-    """A shuffled training loader; each call starts it anew and returns its first batches.
+    """A shuffled training loader; each call starts it anew and returns its first ``batches``, whole ones
+    alone.
 
-    Args:
-        batch_size: B; what is left after N // B batches is dropped.
-        batches: how many to return; None: all.
-        generator: draws each call's order, then each batch's augmentation.
+    The ``generator`` draws each call's order, then each batch's augmentation.
     """
 
     def __init__(

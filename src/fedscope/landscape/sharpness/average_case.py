@@ -127,7 +127,6 @@ def _losses(
 
 
 def summarized(objective: Perturbed, parts: Tensor, seed: int) -> Sharpness:
-    """Return the mean of (M, B) values with both errors; the draws are independent."""
     draws = objective.mean(parts)
     stderr_data, dof_data = probed_data_error(parts, objective.sizes)
     factor = finite_population(sum(objective.sizes), objective.population)

@@ -169,7 +169,6 @@ def mean_spectral_distance(densities: Mapping[str, Density], *, sigma: float | N
 
 
 def _grid(densities: Sequence[Density], sigma: float | None) -> tuple[Tensor, float]:
-    """Return a grid of all nodes and the width of the smoothing, which the grid resolves."""
     nodes = torch.cat([d.nodes[d.weights != 0] for d in densities])
     low, high = float(nodes.min()), float(nodes.max())
     width = sigma if sigma is not None else SIGMA_FRACTION * ((high - low) or abs(high) or 1.0)
@@ -187,7 +186,6 @@ def _divergence(p: Tensor, q: Tensor, step: float) -> float:
 
 
 def _without_each(rows: Tensor) -> Tensor:
-    """Return the means (M, …) of all rows but one; of a single row NaN."""
     return (rows.sum(0) - rows) / (len(rows) - 1)
 
 

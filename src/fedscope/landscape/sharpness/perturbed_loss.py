@@ -84,7 +84,6 @@ class Perturbed:
         return float(loss.detach()), slope
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over the last dimension, the batches, weighted by their samples."""
         shares = torch.tensor(self.sizes, dtype=torch.float64)
         return values @ (shares / shares.sum())
 
@@ -99,7 +98,6 @@ class Perturbed:
 
 
 def of_size(batches: Batches, m: int, seed: int) -> Batches:
-    """Return the samples dealt at random to ⌈N/m⌉ batches."""
     if m < 1:
         raise UserError(f"m is {m}; a batch has at least 1 sample")
     order = torch.randperm(batches.samples, generator=torch_stream(seed, "m-sharpness batches"))
@@ -119,7 +117,6 @@ def normalized(loss_fn: LossFunction) -> LossFunction:
 
 
 def error_rate(outputs: Any, targets: Tree) -> Tensor:
-    """Return the share of samples whose largest output is not the target's."""
     scores = outputs if isinstance(outputs, Tensor) and outputs.ndim == 2 else None
     labels = targets if isinstance(targets, Tensor) and not targets.is_floating_point() else None
     if scores is None or labels is None or labels.shape != scores.shape[:1]:

@@ -154,7 +154,6 @@ def largest_relative_flatness(
 
 
 def _rows(op: LossOperator) -> Tensor:
-    """Return W (d, m), float64."""
     if len(op.shapes) != 1 or len(op.shapes[0]) < 2:
         raise UserError(
             f"relative flatness is of the weights of one layer, not of {', '.join(op.names[:4])}; give the "

@@ -55,11 +55,10 @@ class DataErrors:
 
 
 def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataErrors:
-    """Return the data's errors of eigenvalues of ``known.projected``; NaN with fewer than two batches.
+    """Return the data's errors of converged eigenvalues of ``known.projected``; NaN with fewer than two
+    batches.
 
-    Args:
-        known: a Krylov space of it in which they have converged.
-        positions: (k,) which they are among all m, ascending.
+    ``positions`` (k,) are theirs among all m, ascending.
     """
     weights = op.weights
     if known.batches is None or weights is None or len(weights) < 2:

@@ -42,10 +42,8 @@ def growing(
 ) -> Extend:
     """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
 
-    Args:
-        known: of a Lanczos process with it.
-        storage: how one that is begun is kept; that of ``known`` stays as it is.
-        by_batch: whether one that is begun knows each batch's part.
+    ``storage`` and ``by_batch`` are of one that is begun: how it is kept, and whether it knows each batch's
+    part.
     """
     if known is None:
         start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
@@ -76,13 +74,10 @@ def _explained(known: Subspace, rows: int) -> float:
 
 
 def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) -> None:
-    """Turn R z into R' z, in place, for a basis that has grown.
+    """Turn ``images``, R z (M, n) beside the first ``rows`` of the basis, into R'z, in place, as it has
+    grown.
 
     With the projector N on the new rows, R'z = (1 − N)R(1 − N)z = (1 − N)Rz − q b_Nᵀz_N.
-
-    Args:
-        images: R z, (M, n), products with what the first ``rows`` of the basis leave.
-        probes: z, (M, n).
     """
 
     def seen() -> Iterator[Tensor]:

@@ -148,9 +148,8 @@ class _TraceRun:
         self.total: int | None = None  # probes and Krylov steps in all, where they are known
 
     def take(self, count: int, keep: int) -> list[tuple[Tensor, Product]]:
-        """Take up to ``count`` probes: fewer if they end, none after a product that was not finite.
-
-        Returns the first ``keep`` of them: each takes two vectors of memory.
+        """Take up to ``count`` probes, none after one whose product was not finite; return the first
+        ``keep``.
         """
         taken: list[tuple[Tensor, Product]] = []
         rest = remainder(self._op, self._tally.known)
@@ -167,7 +166,6 @@ class _TraceRun:
     def enlarge(
         self, taken: Sequence[tuple[Tensor, Product]], rtol: float, growing: Callable[[], Extend]
     ) -> None:
-        """Let the basis grow as long as that saves products, after the first stage's probes."""
         tally = self._tally
         if tally.finite and self._growth_pays(rtol):
             probes = torch.stack([z for z, _ in taken])
@@ -187,7 +185,6 @@ class _TraceRun:
         return variance_saved(known, STEPS) > (rtol * tally.mean) ** 2
 
     def _grown(self, extend: Extend) -> Subspace | None:
-        """Return the basis with more rows; ``None`` if it cannot grow."""
         before, after = self._tally.known, extend(STEPS)
         if len(after.rows) == _rows(before):
             return None

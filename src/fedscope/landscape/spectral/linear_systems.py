@@ -108,7 +108,6 @@ class _SolveRun:
         self.matvecs = self.iterations = 0
 
     def solved(self, b: Tensor) -> tuple[Tensor, float]:
-        """Return x in the operator's dtype, and its residual's norm."""
         x, rest = torch.zeros_like(b, dtype=self._op.dtype), b
         residual = float(rest.norm())
         early = self._method == "cg"  # its residuals may grow before they fall, while x gets better

@@ -57,7 +57,6 @@ class TraceTally:
 
     @property
     def finite(self) -> bool:
-        """Whether the newest zᵀRz is finite."""
         return all(map(math.isfinite, self._forms[-1:]))
 
     @property
@@ -87,13 +86,11 @@ class TraceTally:
             self._count(z, image)
 
     def fix_variance(self) -> None:
-        """Fix the variance of a probe at its estimate from the probes so far."""
         self._variance = self._spread()
 
     def needed(self, rtol: float) -> float:
-        """Return how many probes give a standard error of rtol times the size of the mean.
-
-        0 where there is no variance, or none can be told from a single probe.
+        """Return how many probes give a standard error of rtol·|mean|; 0 where the variance is 0 or not
+        known.
         """
         variance, _ = self._variance or self._spread()
         goal = (rtol * self.mean) ** 2
@@ -141,7 +138,6 @@ class TraceTally:
         self._squares.append(square)
 
     def _spread(self) -> tuple[float, float]:
-        """Return the variance of zᵀRz and the degrees of freedom of this estimate."""
         count = self.probes
         if count < 2:
             return math.nan, 0

@@ -1,7 +1,5 @@
 """Bytes that the estimators take beside the graphs: vectors of n numbers, and the rows of a Krylov basis.
 
-Counted from the algorithms: which vectors are alive together in a Lanczos step and in a block of probes.
-
 Symbols: n coordinates, d bytes of a number, B batches, m rows.
 """
 

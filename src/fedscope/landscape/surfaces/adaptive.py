@@ -41,10 +41,7 @@ def refined(
 ) -> tuple[Mask, float]:
     """Return which points were evaluated, and the largest relative error at the points drawn last.
 
-    Args:
-        evaluate: called with new points only.
-        tol: relative error of the loss that is aimed at.
-        needed: points to evaluate in any case.
+    ``evaluate`` is called with new points only; ``tol`` is the relative error of the loss that is aimed at.
     """
     levels = hierarchy(shape)
     known, losses = np.zeros(shape, bool), np.full(shape, np.nan)
@@ -184,6 +181,5 @@ def _at(shape: tuple[int, ...], level: Level) -> Mask:
 
 
 def _grown(mask: Mask, reach: int) -> Mask:
-    """Return all points within ``reach`` of one in the mask, diagonally too."""
     grown: Mask = maximum_filter(mask, size=2 * reach + 1, mode="constant", cval=False)
     return grown

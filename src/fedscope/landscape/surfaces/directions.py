@@ -99,9 +99,8 @@ def _filter_normalised(weights: Tensor, transposed: int | None, generator: torch
 def _filter_norms(weights: Tensor, transposed: int | None) -> Tensor:
     """Return the norm of each entry's filter, in a shape that broadcasts over the entries.
 
-    Args:
-        weights: (outputs, inputs/groups, …), or (inputs, outputs/groups, …) of a transposed convolution.
-        transposed: the groups of a transposed convolution, else None.
+    ``weights`` are (outputs, inputs/groups, …), or (inputs, outputs/groups, …) of a transposed convolution of
+    ``transposed`` groups.
     """
     if transposed is None:
         norms: Tensor = weights.flatten(1).norm(dim=1)

@@ -29,9 +29,8 @@ _BLOCK = {"cpu": 16 << 20, "cuda": 1 << 30}  # bytes of a block's largest activa
 class Forward:
     """Evaluates a network at weights and statistics that are set one after another.
 
-    Args:
-        loss: its loss, for which ``model`` was frozen.
-        precision: ``bf16`` computes in bfloat16; weights, statistics and outputs stay as they are.
+    ``loss`` is the one for which ``model`` was frozen. ``bf16`` computes in bfloat16; weights, statistics and
+    outputs stay as they are.
     """
 
     def __init__(self, model: nn.Module, loss: FlatLoss, precision: Precision = "fp32") -> None:
@@ -71,7 +70,6 @@ class Forward:
 
     @torch.no_grad()  # not inference mode, in which a forward cannot differentiate
     def outputs(self, *, plain: bool = False) -> list[Any]:
-        """Return the outputs of every batch; ``plain``: without fused operations."""
         run = self._plain if plain or self._fused is None else self._quick
         if self._blocks is None:
             return [run(inputs) for inputs, _ in self._loss.batches]
@@ -100,7 +98,6 @@ class Forward:
         return output.float()
 
     def _as_fused(self, model: nn.Module, sample: Tensor) -> Fused | None:
-        """Return the fused network, if there is one with the same outputs on some samples."""
         frozen = frozen_copy(model, batches=self._loss.batches)
         frozen.load_state_dict(self._loss.model.state_dict())
         try:

@@ -77,8 +77,7 @@ def named(metrics: Metrics) -> dict[str, Metric]:
 class Metering:
     """Turns the outputs of all batches into the loss and the metrics.
 
-    Args:
-        outputs: at some weights, of every batch; decides how errors are found.
+    ``outputs``, of every batch at some weights, decide how errors are found.
     """
 
     def __init__(
@@ -117,7 +116,6 @@ class Metering:
         return found
 
     def _measured(self, values: list[Tensor]) -> MetricMean:
-        """Return the mean of batches' means, or of values per sample."""
         if all(len(value) == size for value, size in zip(values, self._sizes, strict=True)):
             each = torch.cat(values)
             return MetricMean(float(each.mean()), drawn_stderr(_spread(each), self._finite))
@@ -155,13 +153,11 @@ def loss_by_sample(loss: FlatLoss, loss_fn: LossFunction, outputs: Sequence[Any]
 
 
 def _is_of(each: Tensor, whole: float, samples: int, dtype: torch.dtype) -> bool:
-    """Say whether these are the losses of so many samples whose mean is ``whole``."""
     room = rounding(dtype) * max(abs(whole), float(each.abs().max()))
     return each.shape == (samples,) and abs(float(each.mean()) - whole) <= room
 
 
 def _unreduced(loss_fn: LossFunction) -> Metric:
-    """Return a loss of PyTorch's without its mean over samples."""
     function: Any = copy.copy(loss_fn)
     bare = function if isinstance(function, nn.Module) else partial(function, reduction="none")
     if isinstance(bare, nn.Module):

@@ -198,7 +198,6 @@ def _filled(column: Grid, known: Mask, *, inside: bool) -> Grid:
 
 
 def _file(points: Points, folder: Path | None) -> PointFile:
-    """Return the file of a slice's points in a folder, named by what decides their bits."""
     path = None
     if folder is not None:
         text = f"{points.fingerprint()} {surroundings(points.device)}"

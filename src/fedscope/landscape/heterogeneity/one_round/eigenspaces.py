@@ -6,9 +6,6 @@ batch out and H, its eigenvectors and the share move; the delete-one jackknife h
 costs a product for each x: with x itself in the basis beside the Krylov process' own vectors, what moves is
 found in a matrix of a few dozen rows. What is left out moves the share in second order only.
 
-Two spaces with orthonormal columns A and B overlap by ‖AᵀB‖_F²/k, the mean share of B's columns in A's
-space (as :mod:`fedscope.landscape.spectral.subspace_overlap` has it); its error has a part from either side.
-
 Symbols: n coordinates, k eigenvectors, r rows of a basis, B batches, K spaces.
 """
 
@@ -66,7 +63,6 @@ class Eigenspace(Printed):
 
 
 def eigenspace(op: Operator, pairs: Eigenpairs, *, k: int, samples: str, kept: int = KEPT) -> Eigenspace:
-    """Return the space of the k largest eigenvectors of ``op``."""
     if not 1 <= k <= len(pairs.values):
         raise UserError(f"a space of {k} eigenvectors cannot be made of {len(pairs.values)}; ask for more")
     top = pairs.vectors[:, :k].T.contiguous()
@@ -114,7 +110,7 @@ def captured(op: Operator, space: Eigenspace, vectors: Tensor) -> tuple[list[Pai
 def overlaps(
     operators: Iterable[Operator], spaces: Sequence[Eigenspace]
 ) -> tuple[list[list[Paired | None]], int]:
-    """Return the K × K overlaps of all pairs of K spaces, None of one with itself; and the products it took."""
+    """Return the K × K overlaps of all pairs of K spaces, None of one with itself; and the products taken."""
     sizes = {(space.k, space.rows.shape[1]) for space in spaces}
     if len(sizes) > 1:
         raise UserError(f"spaces of different dimensions, {sorted(sizes)}, have no overlap")

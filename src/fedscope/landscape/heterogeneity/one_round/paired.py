@@ -41,7 +41,6 @@ class Part(Printed):
 
     @property
     def probes(self) -> Tensor:
-        """The number by each probe, (M,) float64."""
         counts = torch.tensor(self.sizes, dtype=torch.float64)
         return self.estimates @ (counts / counts.sum())
 
@@ -69,10 +68,9 @@ class Part(Printed):
 
 @dataclass(frozen=True, repr=False)
 class Paired(Printed):
-    """A number on the samples as they are, and its errors, which pair with those of others on common samples.
+    """A number on the samples as they are, with errors that pair with those of others on common samples.
 
-    Two kinds of error are kept apart as everywhere: that of finitely many probes, and that of the samples
-    as a draw. ``bias`` is how far the value is too high on average on so few samples.
+    ``bias`` is how far the value is too high on average on so few samples.
     """
 
     value: float

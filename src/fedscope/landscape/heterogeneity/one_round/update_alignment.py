@@ -30,7 +30,6 @@ class Alignment(Printed):
 
 
 def update_alignment(op: Operator, space: Eigenspace | None, update: Tensor, *, samples: str) -> Alignment:
-    """Measure how an update (n,) lies to the Hessian ``op``."""
     wide = update.to(op.device).double()
     length = float(wide.norm())
     if not 0 < length < float("inf"):

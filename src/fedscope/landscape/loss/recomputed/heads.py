@@ -36,7 +36,6 @@ class Head:
 
     @property
     def used(self) -> bool:
-        """Whether the logits depend on what is differentiated in."""
         return any(t is not None and t.requires_grad for t in (self.inputs, *self.tensors))
 
     @property
@@ -44,10 +43,7 @@ class Head:
         return self.layer.weight, self.layer.bias
 
     def times(self, along: Tensor, weight: Tensor | None, bias: Tensor | None) -> Parts:
-        """Return JᵀH_f J (dh, dW, db) in its three parts, (P, d), (C, d) and (C,).
-
-        None in place of dW or db: the layer's is not differentiated in, and there is no such part.
-        """
+        """Return JᵀH_f J (dh, dW, db): (P, d), (C, d) and (C,), without the parts whose dW or db is None."""
         return self.back(self._curved(along, weight, bias), weight, bias)
 
     @torch.no_grad()

@@ -60,11 +60,7 @@ class ChunkedLogits:
 
 
 class Logits(Tensor):
-    """Wh + b as a tensor without numbers: of shape (…, classes), or (samples, classes, …).
-
-    Attributes:
-        inputs: h, (…, d).
-    """
+    """Wh + b without numbers, from ``inputs`` h (…, d): of shape (…, classes), or (samples, classes, …)."""
 
     inputs: Tensor
     _layer: nn.Linear
@@ -197,7 +193,6 @@ def _indexed(logits: Logits, index: Any) -> Logits | None:
 
 
 def _reshaped(logits: Logits, *shape: Any) -> Logits | None:
-    """Return them in a shape that ends in all classes."""
     sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
     if (
         logits._second

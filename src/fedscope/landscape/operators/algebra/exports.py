@@ -18,7 +18,6 @@ _ROWS_MEMORY = 1 << 27  # bytes of the rows in float64 that are multiplied toget
 
 
 def dense(op: "Operator", memory: int) -> Tensor:
-    """Return an operator as a (n, n) tensor, at n products."""
     n = op.shape[0]
     if (size := n**2 * op.dtype.itemsize) > memory:
         raise UserError(

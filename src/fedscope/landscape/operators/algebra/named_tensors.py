@@ -12,7 +12,6 @@ Blocks = tuple[tuple[str, int], ...]
 
 
 def unflattened(vector: Tensor, blocks: Blocks, shapes: Sequence[torch.Size]) -> dict[str, Tensor]:
-    """Return views of a (n,) vector by name, in the shapes given."""
     lengths = [length for _, length in blocks]
     if vector.shape != (sum(lengths),):
         raise UserError(f"the vector has shape {tuple(vector.shape)}; expected ({sum(lengths)},)")

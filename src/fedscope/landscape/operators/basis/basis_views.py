@@ -22,7 +22,6 @@ class Basis:
 
     @classmethod
     def of(cls, rows: Tensor) -> "Basis":
-        """Return a copy of orthonormal rows (m, n), in memory."""
         return cls(BasisRows.of(rows), len(rows))
 
     def __len__(self) -> int:
@@ -69,9 +68,8 @@ class Basis:
 class Onto:
     """The first rows as a product's ``onto``: ``onto @ X`` is what they see of columns X.
 
-    Args:
-        fixed: whether the fixed rows come before them.
-        image: a symmetric map of vectors in rows (k, n) that the rows are seen through.
+    ``fixed``: the fixed rows come before them; ``image``: a symmetric map of vectors in rows (k, n) that they
+    are seen through.
     """
 
     def __init__(self, rows: BasisRows, count: int, *, fixed: bool, image: Image | None = None) -> None:

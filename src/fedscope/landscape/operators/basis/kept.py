@@ -20,11 +20,7 @@ Pieces = Iterator[tuple[slice, Tensor]]
 
 
 class StoredRows:
-    """Rows that can be read and written a stretch of columns at a time.
-
-    Args:
-        rows: room for so many at once; more is made when they are written.
-    """
+    """Rows that can be read and written a stretch of columns at a time, with room that grows as they are."""
 
     def __init__(
         self, n: int, dtype: torch.dtype, device: torch.device, storage: BasisStorage, rows: int
@@ -52,7 +48,6 @@ class StoredRows:
         return own
 
     def write(self, row: int, vector: Tensor, norm: float = 1.0) -> None:
-        """Set a row to a vector divided by ``norm``, piece by piece."""
         for first in range(0, self.n, WHOLE):
             piece = vector[first : first + WHOLE]
             self._room.write(slice(row, row + 1), slice(first, first + len(piece)), piece / norm)

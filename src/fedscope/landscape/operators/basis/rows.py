@@ -1,9 +1,5 @@
 """Orthonormal rows Q (m, n) that grow one by one, wherever their numbers are kept.
 
-An algorithm appends a vector, takes what the rows have of another out of it, and combines them. All of that
-runs piece by piece over the coordinates: so one code serves rows in memory and in a file
-(:mod:`fedscope.landscape.operators.basis.storage`).
-
 Symbols: m rows, n coordinates, s fixed rows before them.
 """
 
@@ -18,11 +14,7 @@ from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
 
 
 class BasisRows:
-    """Room for rows, and the rows so far.
-
-    Args:
-        fixed: vectors (n,) that are kept before the rows and are no part of the basis.
-    """
+    """Room for rows, and the rows so far, after ``fixed`` vectors (n,) that are no part of the basis."""
 
     def __init__(
         self,
@@ -132,7 +124,6 @@ class BasisRows:
         )
 
     def waiting(self, count: int) -> "Waiting":
-        """Return room for so many vectors, kept where the rows are, in their dtype."""
         if self._waiting is None or len(self._waiting) != count:
             self._waiting = Waiting(count, self)
         return self._waiting

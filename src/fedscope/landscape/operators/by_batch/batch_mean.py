@@ -1,8 +1,4 @@
-"""Operators that are means over batches: a subclass says what a batch's product is, and gets error bars.
-
-What the parts say is all that the data's errors rest on: their quadratic forms, their inner products with the
-rows of a basis, and their diagonals. They come with the products and cost none.
-"""
+"""Operators that are means over batches: a subclass says what a batch's product is, and gets error bars."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

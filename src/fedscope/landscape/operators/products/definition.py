@@ -145,7 +145,6 @@ def along(loss: FlatLoss) -> Tensor:
 
 
 def product_of(loss: FlatLoss, parts: Definition, batch: Batch, v: Tensor) -> Tensor:
-    """Return A v (n,) for a few samples, in the precision of ``loss``."""
     return _Comparison(loss, parts, batch).product(v)
 
 
@@ -213,7 +212,6 @@ class _Comparison:
         return [self._loss.moving(d) for d in few]
 
     def _changes(self, directions: Sequence[Tensor]) -> Callable[[float], Tensor]:
-        """Return ε ↦ the central differences of the loss along the directions."""
         differences = [self._difference(self._value, d, held=True) for d in directions]
         return lambda step: torch.stack([difference(step) for difference in differences])
 

@@ -101,7 +101,6 @@ class FiniteDifferences:
         return found
 
     def products(self, rows: Tensor, onto: Tensor | None, sums: Sums) -> list[Product]:
-        """Return the products with the m rows of an (m, n) matrix, with their errors."""
         m = len(rows)
         totals, forms, projections = sums(
             lambda b, both: self.batch_products(b, both[:m]), rows.repeat(2, 1), onto

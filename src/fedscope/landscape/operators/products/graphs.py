@@ -42,10 +42,6 @@ def joined(
 
     None where there are no two to join, or where their product is not the one that tells them apart: a loss
     between samples, or a mean over their tokens; a network that takes so many samples and no more.
-
-    Args:
-        apart: (m, n) the products with these, batch by batch.
-        together: (graphs, rows) ↦ the products.
     """
     found = None if graphs.plan.note or not is_mean(loss) else graphs.joined
     try:

@@ -50,12 +50,7 @@ def preflight(loss: FlatLoss, build: Build, *, twice: bool, otherwise: str = "")
 def measured(
     build: Build, batch: Batch, *, whole: bool, weights: Iterable[Tensor] = ()
 ) -> tuple[Graph, GraphBytes]:
-    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half.
-
-    Args:
-        whole: there are no parts of them.
-        weights: that are in memory without any graph.
-    """
+    """Return a batch's graph, and what graphs cost by it and, unless only ``whole`` will do, by its half."""
     inputs, targets = batch
     samples = count(inputs)
     half = samples if whole else max(1, samples // 2)

@@ -22,11 +22,7 @@ def every_form(
     together: int,
     group: ProcessGroup | None,
 ) -> Tensor | None:
-    """Return vᵀA_i v (N,) of every sample, float64; None where an operation has no derivative for them.
-
-    Args:
-        forms: (inputs, targets, v) ↦ those of a batch, see :mod:`fedscope.landscape.loss.sample_curvature`.
-    """
+    """Return vᵀA_i v (N,) of every sample, float64; None where an operation has no derivative for them."""
     found = torch.zeros(loss.batches.samples, dtype=torch.float64, device=v.device)
     start, mine = 0, share(len(loss.batches), group)
     try:

@@ -29,10 +29,8 @@ class DifferenceStep:
 
 
 def balanced(difference: Callable[[float], Tensor], longest: float) -> DifferenceStep:
-    """Return the step with the least error, from ``longest`` down by halves.
-
-    Args:
-        difference: ε ↦ the central difference along a unit vector, (n,) float64.
+    """Return the step with the least error, from ``longest`` down by halves, for differences along a unit
+    vector.
     """
     length, coarse = longest, difference(longest)
     best = DifferenceStep(longest, coarse, math.inf)
@@ -65,10 +63,6 @@ def settles_elsewhere(
 
     Two differences that are nearer to each other than a tenth of their distance from ``exact`` have settled.
     Rounding, truncation and kinks leave them further apart, so that no size of any error need be known.
-
-    Args:
-        difference: ε ↦ the central difference (n,).
-        room: a distance that rounding may make.
     """
     for pair in steps:
         first, second = map(difference, pair)

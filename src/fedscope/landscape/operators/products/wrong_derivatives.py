@@ -38,7 +38,6 @@ def place_of(loss: FlatLoss, batch: Batch, *, twice: bool) -> str:
 
 
 def _calls(loss: FlatLoss, batch: Batch) -> list[tuple[str, "_Alone"]]:
-    """Return the modules that are called, the innermost first."""
     seen: dict[str, _Alone] = {}
 
     def call(name: str, module: nn.Module, args: tuple[Any, ...]) -> None:

@@ -242,7 +242,6 @@ class Lanczos:
 
 
 def _wider(square: Tensor) -> Tensor:
-    """Return room for twice as many rows and columns of (…, m, m), filled as far as known."""
     m = square.shape[-1]
     room = square.new_zeros(*square.shape[:-2], 2 * m, 2 * m)
     room[..., :m, :m] = square

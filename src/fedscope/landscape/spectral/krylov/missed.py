@@ -67,17 +67,10 @@ def look(
     after: Callable[[int], None],
     storage: BasisStorage | None = None,
 ) -> Look:
-    """Look in the complement of eigenvectors for eigenvalues below or above ``limits``.
+    """Look in the complement of orthonormal rows ``found`` (r, n) for eigenvalues below or above ``limits``.
 
-    Args:
-        found: (r, n) orthonormal rows.
-        limits: −∞ or ∞ for an end that is not wanted.
-        shift: a value between the limits.
-        most: products that may be taken, at least one.
-
-    Returns:
-        The values that converged beyond the limits: none if there are none but with a small probability, if
-        products ran out, or if one was not finite.
+    A limit is ±∞ for an end that is not wanted; ``shift`` lies between the limits. Nothing is found if there
+    is none but with a small probability, if ``most`` products were taken, or if one was not finite.
     """
     n = op.shape[0]
     draw = torch.randn(n, generator=generator, device=generator.device, dtype=torch.float64)

@@ -53,7 +53,6 @@ class Wanted:
         return max(self.low, self.high, self.either) == 1
 
     def among(self, ascending: Tensor) -> Tensor:
-        """Return their positions among ascending values, descending; all where they are few."""
         return self.outermost(ascending, min(self.pairs, len(ascending)))
 
     def outermost(self, ascending: Tensor, size: int) -> Tensor:
@@ -148,7 +147,6 @@ class Ritz:
 
     @property
     def text(self) -> str:
-        """The outermost value with the worst residual, while the computation runs."""
         value, worst = float(self.values[0]), float(self.residuals.max())
         reachable = float(self.goal.tolerances(self.values).min())
         asked = float(replace(self.goal, error=0.0, eps=0.0).tolerances(self.values).min())
