@@ -67,9 +67,7 @@ class Forms:
         return Estimate(value, math.sqrt(variance), self._dof(row), slope, low=0.0)
 
     def ratio(self, one: Tensor, other: Tensor, *, square: bool = False, offset: float = 0.0) -> Ratio:
-        """Return the ratio of a form to a squared length, plus ``offset``; ``square``: the first is such a
-        length too.
-        """
+        """Return the ratio of a form, or with ``square`` of a squared length, to one, plus ``offset``."""
         x, y = float(_form(one, self.values)), float(_form(other, self.values))
         first, second, slope = self._spread(one, one), self._spread(other, other), 0.0
         both = (self._spread(one + other, one + other) - first - second) / 2

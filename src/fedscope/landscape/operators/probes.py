@@ -24,12 +24,7 @@ Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[T
 
 
 def generator_of(generator: torch.Generator | None = None, seed: int | None = None) -> torch.Generator:
-    """Return what a call draws from, by the one rule of all public functions.
-
-    That is the ``generator`` given, which the draws advance; or a fresh one on the CPU of the ``seed`` given;
-    or one of ``DEFAULT_SEED``, so that a call without either repeats itself. Global generators are neither
-    read nor changed.
-    """
+    """Return what a call draws from, by the one rule of all public functions; global generators stay as is."""
     if generator is not None and seed is not None:
         raise UserError("give generator or seed, not both: a generator has its own seed")
     if generator is not None:

@@ -46,9 +46,7 @@ class Journaled(Wrapper):
 
     Args:
         base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
-        folder: made at the first product.
         below: the folder below which links are refused (:mod:`fedscope.storage`).
-        room: what this journal may take; it may share it with others.
     """
 
     def __init__(

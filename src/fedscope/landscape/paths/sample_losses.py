@@ -28,8 +28,6 @@ class SampleLosses:
     Attributes:
         sizes: samples of each value: all 1, or the batches' where the loss of a sample cannot be told.
         finite: the factor of a finite population on variances.
-        passes: forward passes over all samples for values, and for statistics; the setup takes some more.
-        progress: called with them after each point.
     """
 
     def __init__(

@@ -20,8 +20,7 @@ Fetch = Callable[[Tensor, torch.Generator], Tensor]
 
 
 class Loader:
-    """A shuffled training loader; each call starts it anew and returns its first ``batches``, whole ones
-    alone.
+    """A shuffled training loader; each call starts it anew and returns its first ``batches``, whole ones.
 
     The ``generator`` draws each call's order, then each batch's augmentation.
     """

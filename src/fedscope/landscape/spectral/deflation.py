@@ -74,8 +74,7 @@ def _explained(known: Subspace, rows: int) -> float:
 
 
 def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) -> None:
-    """Turn ``images``, R z (M, n) beside the first ``rows`` of the basis, into R'z, in place, as it has
-    grown.
+    """Turn ``images``, R z (M, n) for the first ``rows`` of the basis, into R'z for all of it, in place.
 
     With the projector N on the new rows, R'z = (1 − N)R(1 − N)z = (1 − N)Rz − q b_Nᵀz_N.
     """

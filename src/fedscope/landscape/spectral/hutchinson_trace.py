@@ -148,9 +148,7 @@ class _TraceRun:
         self.total: int | None = None  # probes and Krylov steps in all, where they are known
 
     def take(self, count: int, keep: int) -> list[tuple[Tensor, Product]]:
-        """Take up to ``count`` probes, none after one whose product was not finite; return the first
-        ``keep``.
-        """
+        """Take up to ``count`` probes, none after a product that is not finite; return the first ``keep``."""
         taken: list[tuple[Tensor, Product]] = []
         rest = remainder(self._op, self._tally.known)
         for z, product in probe_products(rest, self._vectors, count, self._block):

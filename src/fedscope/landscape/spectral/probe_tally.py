@@ -89,9 +89,7 @@ class TraceTally:
         self._variance = self._spread()
 
     def needed(self, rtol: float) -> float:
-        """Return how many probes give a standard error of rtol·|mean|; 0 where the variance is 0 or not
-        known.
-        """
+        """Return the probes for a standard error of rtol·|mean|; 0 where the variance is 0 or not known."""
         variance, _ = self._variance or self._spread()
         goal = (rtol * self.mean) ** 2
         if not variance > 0:
@@ -99,7 +97,7 @@ class TraceTally:
         return math.ceil(variance / goal) if goal > 0 else math.inf
 
     def result(self, *, exact: bool, seed: int, steps: int = 0) -> Trace:
-        """Return the estimate; ``exact``: the probes were a complete set; ``steps``: products that enlarged
+        """Return the estimate; ``exact``: of a complete set of probes; ``steps``: products that enlarged
         ``known``.
         """
         variance, dof = (0.0, math.inf) if exact else (self._variance or self._spread())

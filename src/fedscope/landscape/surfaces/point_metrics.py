@@ -133,10 +133,7 @@ class Metering:
 
 @torch.no_grad()
 def loss_by_sample(loss: FlatLoss, loss_fn: LossFunction, outputs: Sequence[Any]) -> Metric | None:
-    """Return what gives the loss of each sample, (samples,), if its mean is the loss of every batch.
-
-    ``outputs``: of all batches, at some weights.
-    """
+    """Return what gives the loss of each sample, (samples,), if its mean is the loss of every batch."""
     if loss.coupled:
         return None
     pairs = [(output, targets) for output, (_, targets) in zip(outputs, loss.batches, strict=True)]

@@ -141,8 +141,7 @@ def _squares(matrix: Tensor, onto: Tensor, k: int) -> Tensor:
 def _extended(
     op: Operator, basis: Tensor, batches: Tensor, vectors: Tensor, steps: int = 1
 ) -> tuple[Tensor, Tensor, int]:
-    """Return basis (r, n) and batches (B, r, r) with what (m, n) vectors have beyond the basis, and the
-    products.
+    """Return basis (r, n) and batches (B, r, r) with what (m, n) vectors have beyond, and the products.
 
     With more ``steps`` their products by the operator are added in turn, as in a block Krylov process.
     """

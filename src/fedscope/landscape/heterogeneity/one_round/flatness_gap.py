@@ -60,9 +60,7 @@ class FlatnessGap(Printed):
 def flatness_gap(
     quantity: Quantity, shares: Sequence[float], cells: Mapping[Place, Sequence[Paired]]
 ) -> FlatnessGap:
-    """Return the table of a quantity from its cells: (K,) numbers in each, and where known in those of
-    ``start``.
-    """
+    """Return the table of a quantity from (K,) numbers in each cell, and where known in those of ``start``."""
     missing = [place for pair in GAPS.values() for place in pair if place not in cells]
     if missing:
         raise UserError(f"the cell of the {missing[0][0]} function at the {missing[0][1]} weights is missing")

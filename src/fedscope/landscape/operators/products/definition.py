@@ -119,8 +119,7 @@ def some_of(loss: FlatLoss, most: int = SAMPLES) -> Batch:
 def compared(loss: FlatLoss, parts: Definition, most: int, otherwise: str, *, apart: bool) -> str:
     """Return in a sentence what is measured where the gradient is not the loss's; nothing where it is.
 
-    Args:
-        apart: whether the operator is made of each sample's own gradient.
+    ``apart``: whether the operator is made of each sample's own gradient.
     """
     batch = some_of(loss, most)
     if apart and not loss.coupled:

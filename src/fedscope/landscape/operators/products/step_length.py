@@ -29,9 +29,7 @@ class DifferenceStep:
 
 
 def balanced(difference: Callable[[float], Tensor], longest: float) -> DifferenceStep:
-    """Return the step with the least error, from ``longest`` down by halves, for differences along a unit
-    vector.
-    """
+    """Return the step of least error, from ``longest`` down by halves, of differences along a unit vector."""
     length, coarse = longest, difference(longest)
     best = DifferenceStep(longest, coarse, math.inf)
     for _ in range(_HALVINGS):

@@ -35,7 +35,6 @@ class Lanczos:
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
-        steps: rows of the basis, m.
         alphas: the α of each step before the first restart: vᵀAv of the row v that it took.
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
         coupling: b, float64 on the CPU.

@@ -16,8 +16,7 @@ from fedscope.landscape.spectral.spectral_results import Eigenpairs
 def verified(op: Operator, found: Eigenpairs, goal: Goal, *, certain: bool) -> Eigenpairs:
     """Return the pairs with these residuals, and what then is certified and has converged.
 
-    Args:
-        certain: whether convergence also takes that every value is known to be the i-th.
+    ``certain``: convergence also takes that every value is known to be the i-th.
     """
     residuals = torch.empty_like(found.values)
     products = op.products(found.vectors.T.contiguous())
