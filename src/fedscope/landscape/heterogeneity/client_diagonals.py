@@ -145,7 +145,6 @@ class ClientDiagonals:
         return noise / (signal - noise) if signal > noise else math.inf
 
     def _grow(self, client: int, op: Operator, variance: float, goal: float) -> bool:
-        """Enlarge a basis until the mean's ``variance`` is down to ``goal``, or probes are cheaper."""
         before = self._known[client].kept(op.device)
         room = self._memory // len(self.parameter) // (op.shape[0] * op.dtype.itemsize) - 1
         draws = torch.Generator().manual_seed(self._start)  # of replacements after a breakdown

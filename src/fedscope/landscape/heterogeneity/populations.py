@@ -143,7 +143,6 @@ def _mean_gap(
     pairs: Pairs,
     most: float,
 ) -> Estimate:
-    """Return the mean of a curve of differences of ``sizes``, functions of the U_kk with two derivatives."""
     variances = torch.tensor([one.variance for one in parts], dtype=torch.float64)
     least = torch.tensor([one.least for one in parts], dtype=torch.float64)
     level = sizes - bends * variances / 2
@@ -257,10 +256,7 @@ def _unlike(blocks: Sequence[Tensor]) -> Tensor:
 
 
 def _unlike_products(blocks: Sequence[Tensor]) -> Tensor:
-    """Return the mean of symmetric (m, m, …) times itself over all pairs of pairs without a common probe.
-
-    All products less those with a common probe, of which a pair's own square has two.
-    """
+    """Return the mean of symmetric (m, m, …) times itself over all pairs of pairs without a common probe."""
     total, shared, count, joint = torch.zeros(()), torch.zeros(()), 0, 0
     for one in blocks:
         m, of_probe = len(one), one.sum(1) - _same(one)

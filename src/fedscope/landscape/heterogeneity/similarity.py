@@ -219,7 +219,6 @@ def _square_trace(HC: Tensor, dof: float) -> float:
 
 
 def _jackknife_spread(left_out: Tensor) -> Tensor:
-    """Return the variances (K, K) of a vector's differences from its (G, K) leave-one-out values."""
     gaps = left_out[:, :, None] - left_out[:, None]
     return jackknife_variance(gaps)
 
@@ -236,7 +235,6 @@ def first_equal(rows: Sequence[Tensor]) -> list[int]:
 
 
 def _gram(rows: list[Tensor], chosen: list[int]) -> Tensor:
-    """Return the inner products of the chosen clients' group means as (K, G, K, G) float64."""
     groups, n = rows[0].shape
     size = len(chosen) * groups
     gram = torch.zeros(size, size, dtype=torch.float64)

@@ -112,8 +112,6 @@ class Batches:
         return cls._of(batches, tuple(dict.fromkeys(notes)))
 
     def _classified(self) -> "Batches":
-        """Return the batches with targets as class numbers; themselves where they are."""
-
         def classified(batch: Batch) -> Batch:
             return batch[0], class_numbers(batch[1]) if isinstance(batch[1], Tensor) else batch[1]
 

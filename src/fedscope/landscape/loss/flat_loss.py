@@ -258,7 +258,6 @@ class FlatLoss:
         return self.form.fast and self._fold.folded
 
     def differs(self, b: int, found: Tensor) -> bool:
-        """Say whether batch b's loss at ``center`` in the present form is another than the network's."""
         own = self._loss_of(b, *self.batches[b])
         return not close(own, found, self.dtype, beside=self._sizes[b])
 

@@ -2,9 +2,7 @@
 
 A form is taken where, on a few samples, it gives the network's outputs and loss to rounding and the same
 Hessian–vector product. Products may differ by more than rounding, because rounding moves a few activations
-across a ReLU's kink; a derivative that is wrong or absent differs by its own size. A network that does other
-things with other samples is told by the losses of all batches, which the first product compares
-(:class:`fedscope.landscape.operators.empirical_risk.LossOperator`).
+across a ReLU's kink; a derivative that is wrong or absent differs by its own size.
 """
 
 from collections.abc import Callable
@@ -28,7 +26,6 @@ class Form:
 
     @property
     def entry(self) -> dict[str, str]:
-        """What a record's ``problem`` says of it."""
         why = {"form_reason": self.reason} if self.reason else {}
         return {"form": "fast" if self.fast else "plain", **why}
 

@@ -82,7 +82,6 @@ def is_no_mean(loss: FlatLoss) -> bool:
 
 @torch.no_grad()
 def has_parts(loss: FlatLoss, most: int) -> bool:
-    """Say whether every batch's loss is the mean of that of parts of at most ``most`` samples."""
     with loss.plainly(), loss.exact():
         for batch, whole in zip(loss.batches, loss.losses.double(), strict=True):
             parts = cut(batch, most)

@@ -77,7 +77,6 @@ class GraphBytes:
         return longest if self.each * longest <= room else max(1, int(room / self.each))
 
     def exceeds(self, memory: int | None) -> bool:
-        """Say whether even one sample's graph is larger than what graphs may take together."""
         return self(1) > (max(_MOST, self.own // 2) if memory is None else memory)
 
     def room(self, memory: int | None) -> float:
@@ -108,7 +107,6 @@ class Graphs:
 
     Args:
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
-        memory: bytes, or None for a quarter of what is free, on a CPU at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
         note: what ``build`` leaves out of graphs, for the plan.
     """
@@ -153,10 +151,7 @@ class Graphs:
 
     @cached_property
     def joined(self) -> "Graphs | None":
-        """The graphs of several small batches each; None where there are no two to join.
-
-        Which are joined depends, as their parts do, on network, batches and ``memory`` alone.
-        """
+        """The graphs of several small batches each; None where there are no two to join."""
         most, count = self._size.joining(self._memory), len(self.batches)
         if self.plan.graphs > count or self.batches.is_streamed or _bytes(self.batches) > self._size.copied:
             return None

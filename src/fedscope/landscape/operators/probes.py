@@ -24,7 +24,7 @@ Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[T
 
 
 def generator_of(generator: torch.Generator | None = None, seed: int | None = None) -> torch.Generator:
-    """Return what a call draws from, by the one rule of all public functions; global generators stay as is."""
+    """Return what a call draws from, by the one rule of all public functions; no global generator is used."""
     if generator is not None and seed is not None:
         raise UserError("give generator or seed, not both: a generator has its own seed")
     if generator is not None:
@@ -73,7 +73,6 @@ def ended(vectors: Iterator[Tensor]) -> bool:
 
 
 def block_size(n: int) -> int:
-    """Return how many probes of n numbers share a pass over the data: ``BLOCK``, or as many as memory has."""
     return max(1, min(BLOCK, _MEMORY // (8 * n)))
 
 

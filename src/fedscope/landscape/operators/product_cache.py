@@ -44,9 +44,8 @@ class JournalSpace:
 class Journaled(Wrapper):
     """An operator whose products are kept in a folder, which is deleted once the result is written.
 
-    Args:
-        base: the operator; the folder must belong to it alone, that is, be named by what decides its bits.
-        below: the folder below which links are refused (:mod:`fedscope.storage`).
+    The folder must belong to ``base`` alone, that is, be named by what decides its bits. Links below
+    ``below`` are refused.
     """
 
     def __init__(

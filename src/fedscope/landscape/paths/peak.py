@@ -122,7 +122,7 @@ def peak(
 
 
 def highest(value: Callable[[float], float], grid: Sequence[float], steps: int) -> float:
-    """Return where a function is largest, of a grid and of the vertices of parabolas through its best points."""
+    """Return where a function is largest, of a grid and the vertices of parabolas through its best points."""
     known = {t: value(t) for t in grid}
     for _ in range(steps):
         best = _best(known)

@@ -2,8 +2,7 @@
 
 Their product runs over the first ten batches of a training loader that is started again each time, shuffled
 and augmented, its last, smaller batch dropped. So it is not one matrix: two products see two Hessians, and
-nothing that assumes otherwise (a residual, a standard error, a Krylov space) means anything here. It exists
-for reading ``code`` alone (:mod:`fedscope.landscape.published.estimators`).
+nothing that assumes otherwise (a residual, a standard error, a Krylov space) means anything here.
 """
 
 from collections.abc import Callable

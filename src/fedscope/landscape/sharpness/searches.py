@@ -38,7 +38,6 @@ class OneStep:
     """
 
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
-        """Return the loss at δ = 0 and after the step."""
         before, g = f(torch.zeros_like(c))
         after, _ = f(rho * geometry.steepest(g, c))
         return before, after
@@ -76,7 +75,6 @@ class AutoPGD:
             raise UserError(f"reading is {self.reading!r}; choose code or paper")
 
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
-        """Return the loss at δ = 0 and the largest of all steps."""
         exact, halvings = self.reading == "paper", _Halvings(checkpoints(self.steps), rho)
         towards = geometry.steepest if exact else geometry.ascent
         project = geometry.project_scaled if exact else geometry.project
@@ -143,7 +141,6 @@ class Vertices:
         return replace(self, batch=self.batch + 1, known=best)
 
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
-        """Return the loss at δ = 0 and the largest of all steps."""
         start, g = f(torch.zeros_like(c))
         reach, draws, left = rho * c, torch_stream(self.seed, "vertices", self.batch), self.steps
 

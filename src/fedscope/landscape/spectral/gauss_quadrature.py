@@ -19,7 +19,6 @@ def share_limits(nodes: Tensor, weights: Tensor, at: float) -> tuple[float, floa
 
     Args:
         weights: (m,) float64, of sum one; a node of less than ``NONE`` is none.
-        at: x.
     """
     nodes, weights = nodes[weights > NONE], weights[weights > NONE]
     if not bool(nodes.isfinite().all()) or not len(nodes):

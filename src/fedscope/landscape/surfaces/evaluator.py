@@ -34,12 +34,6 @@ class Points:
     once, at the model, where the slice goes through the model and has no coordinates for statistics, so that
     the surface has the curvature of the model's Hessian; else at every point, because no one network's would
     do for all. ``batch``: the batch's own.
-
-    Args:
-        directions: vectors and origin over n or n + s coordinates.
-
-    Attributes:
-        seen: the points that the fingerprint is made of, with their rows.
     """
 
     def __init__(

@@ -22,12 +22,9 @@ Row = tuple[float, ...]
 
 
 class PointFile:
-    """A file of rows by point.
+    """A file of rows by point; with ``path`` None nothing is kept.
 
-    Args:
-        path: it must belong to one function of the coordinates alone, that is, be named by what decides its
-            bits; None keeps nothing.
-        below: the folder below which links are refused (:mod:`fedscope.storage`).
+    It must belong to one function of the coordinates alone, that is, be named by what decides its bits.
     """
 
     def __init__(self, path: Path | None, *, axes: int, numbers: int, below: Path | None = None) -> None:

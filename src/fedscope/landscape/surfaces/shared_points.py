@@ -36,7 +36,6 @@ class SharedPoints:
             self._rows[point] = row
 
     def __call__(self, wanted: Sequence[Point], report: Callable[[int], None] | None = None) -> list[Row]:
-        """Return the points' rows; ``report`` is called with the number of those that are there."""
         report = report or (lambda _: None)
         self._tell(wanted)
         missing = [point for point in dict.fromkeys(wanted) if point not in self._rows]

@@ -1,5 +1,4 @@
-"""What averaging costs: the loss at the mean of the clients' weights beside the mean of their losses, by
-orders.
+"""What averaging costs: the loss at the clients' mean weights beside the mean of their losses, by orders.
 
 With w̄ = Σ p_k w_k and δ_k = w_k − w̄, a loss G has
 

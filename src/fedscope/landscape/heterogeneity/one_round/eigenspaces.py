@@ -1,5 +1,4 @@
-"""Top eigenspaces of Hessians, and which share of given vectors lies in them, with its error over the
-samples.
+"""Top eigenspaces of Hessians, and the share of vectors that lies in them, with its error over samples.
 
 The share ‖Px‖² of a vector x in the space of the k largest eigenvectors is no mean over samples. Leave one
 batch out and H, its eigenvectors and the share move; the delete-one jackknife has the error from that. It

@@ -1,5 +1,4 @@
-"""Flatness gaps: each client's loss and the global one, at the client's weights, the global ones, and the
-anchor.
+"""Flatness gaps: each client's loss and the global one at the client's, global and anchor weights.
 
 With f_k client k's loss on its own rows, F the global loss, w_k the client's weights and w̄ the global
 ones, every quantity q of loss and curvature has four cells for each client:
@@ -60,7 +59,7 @@ class FlatnessGap(Printed):
 def flatness_gap(
     quantity: Quantity, shares: Sequence[float], cells: Mapping[Place, Sequence[Paired]]
 ) -> FlatnessGap:
-    """Return the table of a quantity from (K,) numbers in each cell, and where known in those of ``start``."""
+    """Return the table of a quantity from (K,) numbers in each cell, those of ``start`` where known."""
     missing = [place for pair in GAPS.values() for place in pair if place not in cells]
     if missing:
         raise UserError(f"the cell of the {missing[0][0]} function at the {missing[0][1]} weights is missing")

@@ -186,7 +186,6 @@ def difference(one: Paired, other: Paired) -> Paired:
 
 
 def merged(one: Paired, other: Paired) -> Paired:
-    """Return one number whose two independent errors are known from either side."""
     known = bool(one.parts and other.parts)
     parts = {**one.parts, **other.parts} if known else {}
     return replace(one, parts=parts, bias=one.bias + other.bias, bound=one.bound + other.bound)

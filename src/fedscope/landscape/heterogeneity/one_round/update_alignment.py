@@ -1,5 +1,4 @@
-"""How a client's update Δ_k = w_k − w_start lies to the curvature: its Rayleigh quotient, and its share on
-top.
+"""How a client's update Δ_k = w_k − w_start lies to the curvature: Rayleigh quotient and share on top.
 
 The curvature along the update is ΔᵀHΔ/‖Δ‖², between the least eigenvalue and λ_max; a random direction has
 tr H/n. The share ‖P_kΔ‖²/‖Δ‖² is how much of its squared length lies in the space of the k largest

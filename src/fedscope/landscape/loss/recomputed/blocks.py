@@ -1,8 +1,7 @@
 """The repeated blocks of a network, whose intermediate results may be computed again instead of kept.
 
 A block is an item of a ``ModuleList`` or ``Sequential`` that has modules of its own, such as the layers of a
-transformer or the residual blocks of a convolutional network. Within :class:`Blocks` a graph keeps what goes
-into each block, and not what happens in it (:mod:`fedscope.landscape.loss.recomputed.functions`).
+transformer or the residual blocks of a convolutional network.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ class Blocks:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Compute what is in the blocks again for each derivative."""
         before = [(block, block.__dict__.get("forward")) for block in self._blocks]
         for block in self._blocks:
             block.forward = _again(block, block.forward)

@@ -56,7 +56,6 @@ class Head:
 
     @torch.no_grad()
     def chances(self) -> Iterator[Some]:
-        """Yield p = softmax(W h + b)."""
         for first in range(0, len(self.inputs), self.chunk):
             own = slice(first, first + self.chunk)
             yield own, F.linear(self.inputs[own], *self.tensors).softmax(1)

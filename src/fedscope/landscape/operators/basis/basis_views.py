@@ -79,7 +79,6 @@ class Onto:
         return self._count + (self._rows.fixed if self._fixed else 0)
 
     def through(self, image: Image) -> "Onto":
-        """Return the rows as they are seen through a symmetric map: S u for each row u."""
         before = self.image
         both = image if before is None else (lambda vectors: before(image(vectors)))
         return Onto(self._rows, self._count, fixed=self._fixed, image=both)

@@ -56,7 +56,6 @@ class StoredRows:
         return torch.cat([piece[0] for _, piece in self.pieces(row, row + 1)])
 
     def pieces(self, begin: int, end: int, width: int | None = None) -> Pieces:
-        """Yield some rows, about ``width`` columns at a time."""
         most = PIECE if self.device.type == "cpu" else _ON_DEVICE
         step = width or max(1, most // max(1, end - begin))
         for first in range(0, self.n, step):

@@ -79,7 +79,6 @@ class RowSpace:
             other._seen(other.numbers[taken])
 
     def _seen(self, piece: Tensor) -> None:
-        """Count a piece that was read or written, and hand pages back to the system now and then."""
         if self._mapped is not None:
             self._read += piece.nbytes
             if self._read >= HELD:

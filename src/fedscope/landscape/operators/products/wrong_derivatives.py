@@ -67,7 +67,6 @@ class _Alone:
         self._points = [args[i].detach() for i in self._inputs] + [p for _, p in named]
 
     def fails(self, twice: bool) -> bool:
-        """Say whether differences of the sum, or of its gradient, settle at another derivative."""
         try:
             center = joined(self._points)
             size = (_DIRECTIONS, len(center))
