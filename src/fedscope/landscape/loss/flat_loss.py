@@ -117,7 +117,6 @@ class FlatLoss:
                 )
 
     def _tried(self, inputs: Tree, targets: Tree) -> dict[tuple[nn.Module, str], Tensor]:
-        """Return the buffers that an evaluation writes, having seen what else is particular about it."""
         own = cloned(inputs)
         try:
             with torch.no_grad():

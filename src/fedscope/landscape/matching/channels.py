@@ -87,7 +87,6 @@ class Channels:
         return fixed(length_of(axis))
 
     def joined(self, one: Axis, other: Axis) -> Axis:
-        """Make two axes of one length the same, and return it."""
         found: list[Piece] = []
         left, right = self.resolved(one), self.resolved(other)
         while left and right:

@@ -77,7 +77,6 @@ class SampleLosses:
         return float((self.sizes * values).sum() / self.sizes.sum())
 
     def error(self, values: Tensor) -> tuple[float, float]:
-        """Return the mean's standard error over draws of samples, and its degrees of freedom."""
         if bool((self.sizes == self.sizes[0]).all()):
             stderr, dof = sample_error(values)
         else:

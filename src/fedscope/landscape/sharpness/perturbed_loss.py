@@ -53,7 +53,6 @@ class Perturbed:
         self._forwards = self.gradients = 0  # of batches, so far
 
     def _deal(self, m: int, seed: int) -> None:
-        """Deal the samples; the network stays as the batches that were given make it."""
         dealt = of_size(self.loss.batches, m, seed)
         if self.loss.mixed and len(dealt) > 1:
             raise UserError(

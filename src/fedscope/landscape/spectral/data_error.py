@@ -55,8 +55,7 @@ class DataErrors:
 
 
 def eigenvalue_errors(op: Operator, known: Subspace, positions: Tensor) -> DataErrors:
-    """Return the data's errors of converged eigenvalues of ``known.projected``; NaN with less than two
-    batches.
+    """Return the data's errors of converged eigenvalues of ``known.projected``; NaN without two batches.
 
     ``positions`` (k,) are theirs among all m, ascending.
     """

@@ -97,7 +97,7 @@ class TraceTally:
         return math.ceil(variance / goal) if goal > 0 else math.inf
 
     def result(self, *, exact: bool, seed: int, steps: int = 0) -> Trace:
-        """Return the estimate; ``exact``: of a complete set of probes; ``steps``: products that enlarged
+        """Return the estimate; ``exact``: by a complete set of probes; ``steps``: products spent on
         ``known``.
         """
         variance, dof = (0.0, math.inf) if exact else (self._variance or self._spread())

@@ -77,7 +77,6 @@ class Forward:
         return list(torch.cat([run(block) for block in self._blocks]).split(sizes))
 
     def sample(self) -> Tensor:
-        """Return all numbers that the network gives for some samples, without fused operations."""
         inputs = self._loss.batches[0][0]
         with torch.no_grad():
             return flat(self._plain(inputs if self._loss.coupled else some(inputs, slice(SAMPLE))))

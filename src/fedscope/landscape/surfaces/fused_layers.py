@@ -44,7 +44,6 @@ class Fused:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set parameters and buffers by name; others stay."""
         models = (self._source,) if self._low is self._source else (self._source, self._low)
         for model in models:
             for name, value in tensors.items():

@@ -20,7 +20,7 @@ Pieces = Iterator[tuple[slice, Tensor]]
 
 
 class StoredRows:
-    """Rows that can be read and written a stretch of columns at a time, with room that grows as they are."""
+    """Rows that can be read and written a stretch of columns at a time; more room is made where needed."""
 
     def __init__(
         self, n: int, dtype: torch.dtype, device: torch.device, storage: BasisStorage, rows: int
@@ -63,7 +63,6 @@ class StoredRows:
             yield columns, self._room.read(slice(begin, end), columns)
 
     def set(self, rows: slice, columns: slice, numbers: Tensor) -> Tensor:
-        """Write rows in some columns; return what they are there now."""
         self._room.write(rows, columns, numbers)
         return self._room.read(rows, columns)
 

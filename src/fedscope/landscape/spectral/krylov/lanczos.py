@@ -83,7 +83,6 @@ class Lanczos:
 
     @classmethod
     def resumed(cls, op: Operator, known: Subspace, *, generator: torch.Generator) -> "Lanczos":
-        """Return the process whose basis is ``known``, a copy of it, ready for further steps."""
         m = len(known.rows)
         process = cls(op, known.outside, generator=generator)
         process._rows = known.rows.continued(known.outside)
