@@ -1,7 +1,5 @@
 """The division of a training set as a run's settings name it: every client's rows, and those held out."""
 
-
-
 import math
 from typing import NamedTuple, Protocol
 
