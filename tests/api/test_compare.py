@@ -36,8 +36,9 @@ def test_a_comparison_is_drawn_with_its_intervals(registry: Path) -> None:
     axes = found.plot(quantity="trace")
     (label,) = axes.get_yticklabels()
     assert label.get_text() == "FedSAM"
-    interval: list[float] = np.asarray(axes.lines[0].get_xdata()).tolist()
-    assert interval == pytest.approx(list(found.differences[0][1].interval))
+    drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
+    drawn += [piece[:, 0].tolist() for bars in axes.collections for piece in bars.get_segments()]
+    assert pytest.approx(list(found.differences[0][1].interval)) in drawn
     assert len(found.figure("bars").axes) == 2
     with pytest.raises(UserError, match=r"not compared in 'H_N'; choose one of λ_max, trace"):
         found.plot(quantity="H_N")

@@ -240,7 +240,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], Mapping[str, Any]]] = {
             "high": math.inf,
         },
     ),
-    "Cell": (
+    "LossAtWeights": (
         exact,
         {
             "loss": None,

@@ -41,9 +41,9 @@ KNOWN = {
     ("workflows/train/trial.py", "TemporaryDirectory"),  # of a trial's registry
     ("testing/method_laws.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),
-    ("figures/provenance.py", "Image.open"),
-    ("report/page.py", "figure.savefig"),
-    ("report/page.py", "read_text"),
+    ("figures/embedded_record.py", "Image.open"),
+    ("report/html_page.py", "figure.savefig"),
+    ("report/html_page.py", "read_text"),
     ("figures/style.py", "figure.savefig"),
     ("landscape/operators/graph_cache.py", "file.read_text"),
     ("landscape/operators/graph_cache.py", "read_text"),

@@ -111,9 +111,9 @@ DRAWN = {
 }
 """What changes only how a result is shown, which the tests of tables and pictures see."""
 MEASURING = {
-    "hessian": ("workflows.curvature.checkpoints.curvature", "workflows.curvature.checkpoints.plans"),
-    "clients": ("workflows.clients.checkpoints.clients",),
-    "sharpness": ("workflows.sharpness.checkpoints.sharpness",),
+    "hessian": ("workflows.curvature.hessian_command.curvature", "workflows.curvature.hessian_command.plans"),
+    "clients": ("workflows.clients.measure_clients.clients",),
+    "sharpness": ("workflows.sharpness.measure_sharpness.sharpness",),
 }
 TABLE = [(command, option) for command, options in OPTIONS.items() for option in options]
 

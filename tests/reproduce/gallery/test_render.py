@@ -38,7 +38,12 @@ RECORD: dict[str, Any] = {
     ],
     "claims": [{"statement": "FedAvg < A in lambda_max", "verdict": "holds", "evidence": ["A − B = −3 ± 1"]}],
     "drawn": [],
-    "runs": [{"row": "FedAvg", "column": "δ = 0.3", "run": "r_1", "round": 5, "checkpoints": {}}],
+    "runs": [
+        {
+            "row": "FedAvg", "column": "δ = 0.3", "run": "r_1", "round": 5, "checkpoints": {}, "seed": 1,
+            "accuracy": None, "core_seconds": None, "settings": {},
+        }
+    ],
 }  # fmt: skip
 
 

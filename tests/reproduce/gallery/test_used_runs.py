@@ -11,7 +11,8 @@ from fedscope.reproduce.gallery.supplement import hours
 )
 def test_the_hours_say_of_what_they_are(device: str, said: str) -> None:
     content = {
-        "row": "FedAvg", "column": "", "run": "a", "round": 3, "checkpoints": {}, "core_seconds": 1800.0,
+        "row": "FedAvg", "column": "", "run": "a", "round": 3, "checkpoints": {}, "seed": 1,
+        "accuracy": 0.5, "core_seconds": 1800.0,
         "settings": {"device": device, "method": "fedavg"},
     }  # fmt: skip
     assert hours(UsedRun.model_validate(content)) == said
