@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matplotlib.collections import LineCollection
 from torch import nn
 
 import fedscope
@@ -37,7 +38,8 @@ def test_a_comparison_is_drawn_with_its_intervals(registry: Path) -> None:
     (label,) = axes.get_yticklabels()
     assert label.get_text() == "FedSAM"
     drawn = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
-    drawn += [piece[:, 0].tolist() for bars in axes.collections for piece in bars.get_segments()]
+    bars = [found for found in axes.collections if isinstance(found, LineCollection)]
+    drawn += [np.asarray(piece)[:, 0].tolist() for some in bars for piece in some.get_segments()]
     assert pytest.approx(list(found.differences[0][1].interval)) in drawn
     assert len(found.figure("bars").axes) == 2
     with pytest.raises(UserError, match=r"not compared in 'H_N'; choose one of λ_max, trace"):
