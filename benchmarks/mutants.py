@@ -48,7 +48,7 @@ LEFT_OUT = (
 NOTHING = ("@dataclass", "if TYPE_CHECKING", "strict=True")  # what no working code can show
 BESIDE = {  # tests elsewhere that use a folder or a module
     "landscape": ("tests/testing",),
-    "landscape/surfaces/shared_points": ("tests/landscape/operators/test_parallel.py",),
+    "landscape/surfaces/shared_points": ("tests/landscape/operators/by_batch/test_parallel.py",),
     "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
     "records/entries": ("tests/cli/test_analysis.py", "tests/cli/test_plot.py"),
     "records/run_curves": ("tests/figures/runs",),
