@@ -34,7 +34,7 @@ Edges = set[tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    return grimp.build_graph("fedscope", exclude_type_checking_imports=True)
+    return grimp.build_graph("fedscope", exclude_type_checking_imports=True, cache_dir=None)
 
 
 def drawn(heading: str) -> Edges:
