@@ -25,12 +25,18 @@ def export_state_dict(checkpoint: Path, out: Path) -> None:
 
 
 def export_safetensors(checkpoint: Path, out: Path) -> None:
-    """Write the verified weights; the metadata are ``fedscope`` (the description as JSON) and ``sha256``."""
+    """Write the verified weights of ``checkpoint`` in the safetensors format, its description as metadata.
+
+    The metadata are ``fedscope`` (the description as JSON) and ``sha256`` (the content hash).
+    """
     write_bytes(out, _safetensors(load_checkpoint(checkpoint)), below=None)
 
 
 def export_peft(checkpoint: Path, out: Path) -> None:
-    """Write the verified adapters for ``PeftModel.from_pretrained``; the base is named and not copied."""
+    """Write the verified adapters of ``checkpoint`` as the folder that ``PeftModel.from_pretrained`` takes.
+
+    The base is named there and not copied. The metadata of the weights are as in :func:`export_safetensors`.
+    """
     loaded = load_checkpoint(checkpoint)
     spec = loaded.info.model
     if spec.lora is None:
@@ -52,7 +58,10 @@ _PROCESSORS = ("tokenizer*", "special_tokens_map.json", "vocab.*", "merges.txt",
 
 
 def export_pretrained(checkpoint: Path, out: Path) -> None:
-    """Write the network, adapters merged, with its tokenizer or image processor, for ``from_pretrained``."""
+    """Write the whole network of ``checkpoint``, adapters merged into it, as ``from_pretrained`` takes it.
+
+    The folder has the base's tokenizer or image processor too.
+    """
     loaded = load_checkpoint(checkpoint)
     spec = loaded.info.model
     if not pretrained.is_network(spec.name):

@@ -55,7 +55,11 @@ def content_hash(state: State) -> str:
 
 
 def save_checkpoint(path: Path, state: State, info: CheckpointInfo) -> str:
-    """Write weights and description to ``path`` atomically; return the content hash."""
+    """Write weights and description to ``path`` atomically; return the content hash.
+
+    Tensors that are whole in memory are written without a copy; only views are copied. No link is followed
+    inside the folder of the run.
+    """
     tensors = {name: _whole(tensor) for name, tensor in state.items()}
     sha256, about = content_hash(tensors), info.model_dump(mode="json")
     content = {

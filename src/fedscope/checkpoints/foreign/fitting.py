@@ -78,11 +78,18 @@ def fit(
     statistics: Collection[str] = (),
     bn: BatchNormMode = "eval",
 ) -> Fitted:
-    """Return the network's state from ``tensors``, which are by dotted name, or without names.
+    """Return the network's state from ``tensors``.
 
-    Of ``wanted``, ``network.state_dict(keep_vars=True)``, only names, shapes and which are shared count.
-    ``entry``: take what lies below this name only. ``statistics`` are names of BatchNorm's, which may lack
-    unless ``bn`` is ``eval``; those of a new layer are in their place then.
+    Args:
+        tensors: by dotted name, as :func:`fedscope.checkpoints.foreign.tensor_files.read` returns them; or
+            without names (:mod:`fedscope.checkpoints.foreign.unnamed`).
+        wanted: ``network.state_dict(keep_vars=True)``; only names, shapes and which are shared count.
+        what: the file, for messages.
+        entry: take what lies below this name only.
+        flag: the option that gives it, for messages.
+        statistics: names of BatchNorm's statistics, which may lack unless ``bn`` is ``eval``; those of a new
+            layer are in their place then.
+        bn: how BatchNorm is to be measured.
     """
     try:
         return _found(tensors, wanted, what, entry, flag)

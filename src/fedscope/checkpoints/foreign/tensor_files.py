@@ -33,7 +33,12 @@ _SAY = "say which file is whose with `fedscope runs add --client K=FILE`"
 
 
 def read(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a checkpoint of any program, fedscope's too; one array alone is under ``""``."""
+    """Return the tensors of a checkpoint that any program wrote.
+
+    Read are files of ``torch.save`` (tensors and plain data), ``.safetensors``, ``.npy`` (one array, under
+    the name ``""``), ``.npz``, folders with ``model.safetensors`` or ``pytorch_model.bin``, whole
+    or in shards, and fedscope's own.
+    """
     if path.is_dir():
         tensors = _folder(path)
     elif path.suffix == ".safetensors":

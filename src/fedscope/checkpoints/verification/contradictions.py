@@ -1,4 +1,8 @@
-"""Where the files of a run contradict each other: in rounds, scores, rows, clients."""
+"""Where the files of a run contradict each other: in rounds, scores, rows, clients.
+
+Pure functions of what :mod:`fedscope.checkpoints.verification.verify` read: each yields ``(file, problem)``,
+or problems of the one file it was given.
+"""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path

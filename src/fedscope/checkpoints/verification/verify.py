@@ -1,4 +1,9 @@
-"""`fedscope runs verify`, and the check before an import: every file of a run read and compared."""
+"""`fedscope runs verify`, and the check before an import: every file of a run read and compared.
+
+One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
+byte against its hash, and every claim of a file against the others
+(:mod:`fedscope.checkpoints.verification.contradictions`).
+"""
 
 import os
 from collections.abc import Callable, Iterator

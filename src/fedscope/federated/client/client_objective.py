@@ -136,7 +136,10 @@ class Objective:
         return losses
 
     def _task_gradient(self, batch: Batch, drawn: Draws, *, ascent: bool = False) -> Tensor:
-        """Leave the gradients of the task loss where the clients are; return their cross-entropies, (K,)."""
+        """Leave the gradients of the task loss, or of the ascent's, where the clients are.
+
+        Returns their cross-entropies, (K,).
+        """
         self.taken += 1
         if len(self.model.values) > 1:
             return self._stack_gradient(batch, drawn, ascent=ascent)

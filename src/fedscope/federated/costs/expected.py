@@ -1,7 +1,7 @@
 """The expected cost of a training step on a residual network, from its shapes alone.
 
-The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. Random choices are
-averaged exactly, and no data is needed.
+The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. :mod:`.cost` counts
+the steps that a run would take; here random choices are averaged exactly, and no data is needed.
 """
 
 from collections import Counter

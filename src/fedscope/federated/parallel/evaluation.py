@@ -59,12 +59,14 @@ def score_sums(
     arranged: Callable[[Tensor], Tensor] = channels_last,
     classes: int = 0,
 ) -> Tensor:
-    """Return sums over the split by domain, (D, 3 + 2·classes) float64; without domains D is 1.
+    """Return sums over the split by domain, (D, 3 + 2·classes) float64.
 
     They are cross-entropy, right answers and samples, and then right answers and samples of each class.
-    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence. Workers take
-    the batches in turn, and rank 0 returns the sums in the batches' order, so that they are the same for any
-    number of workers. Of one batch they are its own: it waits for nobody.
+    ``model`` is put into eval mode, and gets each batch as ``arranged`` lays it out. Without domains D is 1.
+    Of sequences answers and samples are tokens, divided by n̄, the tokens of a mean sequence.
+    Batches are of 100 images, on a GPU of 1,000, or of fewer large ones. The workers take them in turn, and
+    rank 0 returns the sums over all, in the batches' order, so that they are the same for any number of
+    workers. Of one batch they are its own: it waits for nobody.
     """
     workers = workers or Workers()
     model.eval()

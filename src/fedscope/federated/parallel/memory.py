@@ -1,11 +1,13 @@
 """The vectors of clients and server that outlive a round, in files.
 
-RUN/state/round-0007/clients.f32     one row of vectors per client that took part
-RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
-RUN/state/round-0007/server.pt       the server's vectors, where there are any
+    RUN/state/round-0007/clients.f32     one row of vectors per client that took part
+    RUN/state/round-0007/state.json      which client each row belongs to, and checks of every byte
+    RUN/state/round-0007/server.pt       the server's vectors, where there are any
 
 The folder of a round appears whole, before the round counts as done; a client's vectors are those of its
-newest round. No vector is held in memory between two uses, whatever the number of clients.
+newest round. No vector is held in memory between two uses, whatever the number of clients: the page cache
+of the system keeps what is read often. A folder is deleted when every client in it has a newer row;
+rows of its last few clients are copied to newer folders.
 """
 
 import zlib

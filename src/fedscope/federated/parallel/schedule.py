@@ -29,7 +29,7 @@ def windows(items: Sequence[Stack], count: int) -> Iterator[Sequence[Stack]]:
 
 
 def assign(loads: Sequence[int], workers: int) -> list[list[int]]:
-    """Return, per worker, the places of the loads it takes.
+    """Return, per worker, the places of the loads it takes, heaviest first (longest processing time first).
 
     The heaviest load left goes to the worker with the least so far (Graham 1969).
     """

@@ -29,7 +29,11 @@ Probe = Callable[[int, Mapping[str, Tensor]], CurvatureProbe]  # the round and t
 
 
 def traffic(trainer: LocalTrainer, clients: int) -> dict[str, int]:
-    """Return the bytes, as float32, that a deployment sends to and gets from so many sampled clients."""
+    """Return the bytes sent to and by ``clients`` sampled clients.
+
+    A client receives and sends the P parameters, the Q running statistics and the method's further vectors,
+    each less what is personal, in float32: the traffic of a deployment, not that between workers.
+    """
     state = trainer.clients
     size = trainer.model.values.shape[1] - len(state.personal)
     layouts = (state.broadcast, state.uploads)

@@ -1,9 +1,10 @@
 """A federated run, round by round: sample, train locally, average, evaluate, keep.
 
-Every draw comes from a stream keyed by (seed, purpose, round, client), clients are trained in stacks that do
-not depend on the workers, and their uploads are summed in one order: so the number of workers changes no bit.
-A round counts once ``last.pt`` is written, the last one once ``final.pt`` is, and all that the next one needs
-is in files by then, so an interrupted run continues with the same bits.
+Every worker takes part in a round; rank 0 alone averages and writes (:mod:`.one_round`). Every draw comes
+from a stream keyed by (seed, purpose, round, client), clients are trained in stacks that do not depend on the
+workers, and their uploads are summed in one order: so the number of workers changes no bit. A round counts
+once ``last.pt`` is written, the last one once ``final.pt`` is, and all that the next one needs is in files by
+then, so an interrupted run continues with the same bits.
 """
 
 from collections.abc import Callable
@@ -29,7 +30,8 @@ def train(
     """Run the rounds that are left, calling ``report`` with each one's metrics; return all metrics.
 
     ``probe`` measures the evaluated model under ``--probe-curvature``. With ``until`` the run stops after
-    that round. A round that leaves the training loss or the model not finite is the last: its files are kept.
+    that round, and can be continued at any time. A round that leaves the training loss or the model not
+    finite is the last: its files are kept, and the manifest says that the run diverged.
     """
     bookkeeper = RoundBookkeeper(federation, run, TrainingRound(federation, workers or Workers()), probe)
     rounds = federation.settings.rounds

@@ -84,10 +84,10 @@ def check_batches(
     split: Split,
     pipeline: Pipeline,
 ) -> None:
-    """Refuse clients with a batch of a single image on which no step can be taken.
+    """Refuse clients (each with its ``rows``) with a batch of a single image on which no step can be taken.
 
-    Where there is one, the network is tried on the first image of ``split``: BatchNorm refuses a single value
-    per channel, as of a vector or of a feature map of one pixel.
+    Where there is one, the network is tried on the first image of ``split``, and stays as it was: BatchNorm
+    refuses a single value per channel, as of a vector or of a feature map of one pixel.
     """
     sizes = list(map(len, rows))
     client = next((client for client, size in enumerate(sizes) if _has_single(settings, size)), None)

@@ -180,8 +180,9 @@ def prepare(
 ) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
-    ``given`` are the method's options as the user typed them. The clients hold the rows that ``run``, if it
-    is to be continued, has stored. ``choose_stack`` is ``--stack auto``.
+    ``given`` are the method's options as the user typed them. The returned settings name everything. The
+    clients hold the rows that ``run``, which is to be continued, has stored. With ``choose_stack`` the size
+    of the stacks is not that of ``settings`` but follows from all else (``--stack auto``).
     """
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)

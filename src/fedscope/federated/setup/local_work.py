@@ -16,9 +16,10 @@ def full_work(settings: Settings) -> int:
 
 
 def stragglers(settings: Settings, sampled: list[int], round: int) -> dict[int, int]:
-    """Return the epochs, or steps, of ⌊s·m⌋ of the round's m clients, drawn without replacement.
+    """Return the stragglers among the round's clients, with the epochs, or steps, of each.
 
-    The draw depends on the seed, the round (from 1) and the clients alone.
+    ⌊s·m⌋ of m clients, drawn without replacement; then the numbers, in the clients' order. Both depend on the
+    seed, the round (from 1) and the clients alone.
     """
     count = math.floor(settings.stragglers * len(sampled) + 1e-9)  # 9 of 10 at 0.9, whatever it is in binary
     if not count:

@@ -23,10 +23,10 @@ PARTITIONS = ("alpha", "phi", "rho", "shards", "classes_per_client")
 
 
 def settled(settings: Settings, given: dict[str, str]) -> Settings:
-    """Return the settings with every name and default resolved; ``given`` are the method's options as typed.
+    """Return the settings with every name and default resolved, without reading any data.
 
-    Two runs are of the same experiment iff their settled settings are equal. Settling these again changes
-    nothing.
+    ``given`` are the method's options as the user typed them. Two runs are of the same experiment iff their
+    settled settings are equal. Settling settled settings again, with their options, changes nothing.
     """
     settings = _named(settings)
     method = parse(settings.method)

@@ -18,7 +18,8 @@ MAX_DRAWS = 1000
 def sample_clients(kind: str, clients: int, participation: float, seed: int, round: int) -> list[int]:
     """Return the round's clients in ascending order; the draw depends on (seed, round) alone.
 
-    ``bernoulli``: each with probability ``participation``, drawn again while no client is chosen.
+    ``fixed_fraction``: ⌊N·f⌋ without replacement, all of them at f = 1. ``bernoulli``: each independently
+    with probability f, drawn again while no client is chosen. ``all``: all clients, without a draw.
     """
     if kind not in KINDS:
         raise UserError(f"unknown sampling {kind!r}; choose one of {', '.join(KINDS)}")

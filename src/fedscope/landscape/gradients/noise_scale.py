@@ -122,7 +122,14 @@ class TwoSizes(NamedTuple):
 
 
 def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: float) -> TwoSizes:
-    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3)."""
+    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3).
+
+    Args:
+        small: samples of the smaller batches.
+        big: samples of the larger ones.
+        small_square: mean of ‖g‖² over smaller batches.
+        big_square: over larger ones.
+    """
     if not 0 < small < big:
         raise UserError(
             f"batch sizes of {small} and {big} tell no noise scale; the first must be smaller, above 0"

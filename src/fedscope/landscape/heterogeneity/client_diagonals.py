@@ -5,9 +5,10 @@ costs. With the part K of H that a basis knows (:mod:`fedscope.landscape.operato
 estimates the diagonal by z ⊙ Hz + (diag K − z ⊙ Kz). The bracket is a control variate of mean 0 that needs no
 product: where a basis has grown, all earlier probes, drawn again by their generator, are corrected by it.
 
-The rows of a basis come from a start that is independent of the probes. How many there are is decided as for
-the trace (:mod:`fedscope.landscape.spectral.deflation`), by the variance of z ⊙ Rz summed over the
-coordinates, on average over the clients.
+The rows of a basis come from a start that is independent of the probes. How many there are is decided by the
+variance of z ⊙ Rz summed over the n coordinates, which few probes tell, as for the trace
+(:mod:`fedscope.landscape.spectral.deflation`): a row is worth its product while it lowers that variance by
+more than ε², the variance that the mean of all probes is to have, on average over the clients.
 
 Symbols: K clients, G groups, M probes, m rows of a basis, n parameters, T tensors.
 """

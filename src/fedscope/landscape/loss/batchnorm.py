@@ -130,7 +130,9 @@ def _forget_running_statistics(layers: list[_BatchNorm]) -> None:
 def recalibrate(model: nn.Module, batches: Batches) -> None:
     """Re-estimate the running statistics of a frozen model on these batches, in place.
 
-    A layer's statistics become the mean over its calls, each weighted by the samples of its batch.
+    A layer's statistics become the mean over its calls, each weighted by the samples of its batch. With equal
+    batches that is what :func:`torch.optim.swa_utils.update_bn` gives, a layer that is used several times in
+    one forward pass included.
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     momenta = [layer.momentum for layer in layers]

@@ -1,4 +1,8 @@
-"""What is checked before the first product, on a few samples: that the products will mean what they say."""
+"""What is checked before the first product, on a few samples: that the products will mean what they say.
+
+The network must give the same outputs twice, every operation must have a second derivative, and the products
+must be those of a symmetric matrix. What fails is named: the operation and the module it is in.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,7 +13,13 @@ from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm, has_we
 
 
 class ExactArithmetic:
-    """The settings of PyTorch under which a network is evaluated; all are put back afterwards."""
+    """The settings of PyTorch under which a network is evaluated; all are put back afterwards.
+
+    Args:
+        model: any network.
+        device: where it lives.
+        twice: take kernels that can be differentiated twice; otherwise the network's own, of less precision.
+    """
 
     def __init__(self, model: nn.Module, device: torch.device, *, twice: bool = True) -> None:
         modules = list(model.modules())

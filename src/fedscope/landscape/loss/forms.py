@@ -2,7 +2,9 @@
 
 A form is taken where, on a few samples, it gives the network's outputs and loss to rounding and the same
 Hessian–vector product. Products may differ by more than rounding, because rounding moves a few activations
-across a ReLU's kink; a derivative that is wrong or absent differs by its own size.
+across a ReLU's kink; a derivative that is wrong or absent differs by its own size. A network that does other
+things with other samples is told by the losses of all batches, which the first product compares
+(:class:`fedscope.landscape.operators.empirical_risk.LossOperator`).
 """
 
 from collections.abc import Callable

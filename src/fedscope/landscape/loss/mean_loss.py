@@ -22,7 +22,9 @@ class NoMeanError(UserError):
 def check_loss(loss: FlatLoss) -> None:
     """Refuse a loss that is random, or a sum, by what it gives for some samples and for these twice over.
 
-    Any other loss may be measured: what is no mean over samples is a function of its batches.
+    A random loss has no one curvature. A sum doubles where every sample is there twice, and its curvature is
+    that of the mean times a number of samples. Any other loss may be measured: what is no mean over samples
+    is a function of its batches.
     """
     inputs, targets = next(iter(loss.batches))
     if not loss.coupled:

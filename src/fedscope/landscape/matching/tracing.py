@@ -1,7 +1,9 @@
 """Which channels of a network are tied, found by watching what it does with some samples.
 
-The network runs once, on a copy, and each of PyTorch's operations that it calls says what of its operands'
-axes must be the same (:mod:`.operations`). Nothing is assumed about layers or their names.
+Every axis of every weight and buffer starts as a group of its own. The network runs once, on a copy, and each
+of PyTorch's operations that it calls says what of its operands' axes must be the same
+(:mod:`.operations`). Nothing is assumed about layers or their names: a module that is written by hand is seen
+through to the operations that it is made of.
 """
 
 from collections.abc import Callable, Mapping, Sequence

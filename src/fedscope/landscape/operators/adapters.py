@@ -1,7 +1,8 @@
 """Functions, matrices and operators of other libraries as operators here; the way back is ``to_scipy``.
 
-They are told by what they have, so that no library is imported. None of them has parts by batch, so that
-there are no errors over samples.
+They are told by what they have, so that no library is imported: one of SciPy, NumPy or a dense tensor by its
+``shape``, ``dtype`` and ``@``; one of curvlinops or hessian-eigenthings by a PyTorch ``dtype``, a ``device``,
+a ``shape`` or ``size``, and ``@``. None of them has parts by batch, so that there are no errors over samples.
 """
 
 from collections.abc import Callable, Sequence

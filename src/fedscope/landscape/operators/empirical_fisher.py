@@ -1,5 +1,8 @@
 """The empirical Fisher information: the mean of the outer products of the samples' own gradients.
 
+F = JᵀJ/N with the Jacobian J of the samples' losses, which is never formed: Jv is the derivative of u ↦ Jᵀu,
+which is linear, in the direction v, as for :class:`fedscope.landscape.operators.gauss_newton.GaussNewton`.
+
 A batch's loss L_b may weight its samples, by classes or by their numbers of tokens: L_b = Σ_i c_i ℓ_i with
 ℓ_i the loss of sample i alone. What sample i contributes, ℓ̃_i = n_b c_i ℓ_i, has L_b as its mean. The weights
 are read off the gradients in the outputs o: ∂L_b/∂o_i = c_i ∂ℓ_i/∂o_i.

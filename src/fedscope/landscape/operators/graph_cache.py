@@ -106,7 +106,11 @@ class Graphs:
     """The graphs of a sequence of batches, built when first used and kept as far as the plan says.
 
     Args:
+        build: makes a graph.
+        batches: what the products run over; an attribute too.
+        size: of a graph.
         most: samples of a graph; as many as the longest batch has where batches cannot be cut.
+        memory: bytes, or None for a quarter of what is free, on a CPU at most 4 GiB.
         keep: whether any is kept; not where the weights move between products.
         note: what ``build`` leaves out of graphs, for the plan.
     """

@@ -24,7 +24,12 @@ Sampler = Callable[[int, torch.Generator, torch.dtype, torch.device], Iterator[T
 
 
 def generator_of(generator: torch.Generator | None = None, seed: int | None = None) -> torch.Generator:
-    """Return what a call draws from, by the one rule of all public functions; no global generator is used."""
+    """Return what a call draws from, by the one rule of all public functions.
+
+    That is the ``generator`` given, which the draws advance; or a fresh one on the CPU of the ``seed`` given;
+    or one of ``DEFAULT_SEED``, so that a call without either repeats itself. Global generators are neither
+    read nor changed.
+    """
     if generator is not None and seed is not None:
         raise UserError("give generator or seed, not both: a generator has its own seed")
     if generator is not None:

@@ -12,10 +12,19 @@ The steps in all are ``AtMost`` or ``None`` where they are not known beforehand.
 
 
 def continued(progress: Progress | None, before: int, searches: int = 0) -> Progress | None:
-    """Return a callback that counts on from ``before``; ``searches``: alike ones left with this one, or 0."""
+    """Return a callback whose steps are counted on from ``before``; the steps in all are not known.
+
+    Args:
+        progress: gets the steps.
+        before: steps of what came before.
+        searches: alike ones that are left, with this one; 0: not known.
+    """
+
+    if progress is None:
+        return None
 
     def told(done: int, total: int | None, *text: str) -> None:
-        bound = isinstance(total, AtMost) and searches
-        progress(before + done, AtMost(before + searches * total) if bound and total else None, *text)  # type: ignore[misc]
+        most = AtMost(before + searches * total) if searches and isinstance(total, AtMost) else None
+        progress(before + done, most, *text)
 
-    return progress and told
+    return told

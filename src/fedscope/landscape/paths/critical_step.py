@@ -108,7 +108,11 @@ def _zero(means: dict[float, float], low: float, high: float) -> float:
 
 
 def _slope(means: dict[float, float], at: float) -> float:
-    """Return the slope of the excess at its zero; NaN where no step tells it."""
+    """Return the slope of the excess at its zero; NaN where no step tells it.
+
+    From the excess per step, as if it were linear, at the nearest steps on both sides that are far enough to
+    tell it, or at the one there is and the zero.
+    """
     known = {step: value / step for step, value in means.items() if math.isfinite(value)}
     left = [step for step in known if step <= (1 - _APART) * at]
     right = [step for step in known if step >= (1 + _APART) * at]

@@ -122,7 +122,11 @@ def peak(
 
 
 def highest(value: Callable[[float], float], grid: Sequence[float], steps: int) -> float:
-    """Return where a function is largest, of a grid and the vertices of parabolas through its best points."""
+    """Return where a function is largest, of a grid and of the vertices of parabolas through its best points.
+
+    The next point is the vertex through the best point and its neighbours, so that it lies between these; at
+    an end of the grid it is the middle to the neighbour, once. A value that is no number ends the search.
+    """
     known = {t: value(t) for t in grid}
     for _ in range(steps):
         best = _best(known)

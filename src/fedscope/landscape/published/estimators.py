@@ -61,7 +61,16 @@ def published_trace(
     tol: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> PublishedTrace:
-    """Estimate the trace, and that of each of the operator's blocks, by the scripts' stopping rule."""
+    """Estimate the trace, and that of each of the operator's blocks, by the scripts' stopping rule.
+
+    Args:
+        op: symmetric operator.
+        generator: draws the probes.
+        seed: of such a generator instead; 0 if neither is given.
+        max_iterations: most probes.
+        tol: relative change of the running mean that ends the iteration.
+        progress: called after every product.
+    """
     probes = rademacher(op.shape[0], generator_of(generator, seed), op.dtype, op.device)
     lengths = [length for _, length in op.blocks]
     total = torch.zeros(len(lengths), dtype=torch.float64)
@@ -87,7 +96,17 @@ def published_eigenpairs(
     tol: float = TOLERANCE,
     progress: Progress | None = None,
 ) -> PublishedEigenpairs:
-    """Find k eigenpairs of largest magnitude, one after the other, by the scripts' power iteration."""
+    """Find k eigenpairs of largest magnitude, one after the other, by the scripts' power iteration.
+
+    Args:
+        op: symmetric operator.
+        k: pairs wanted.
+        generator: draws the Gaussian starts.
+        seed: of such a generator instead; 0 if neither is given.
+        max_iterations: most products for each; the last quotient is returned if it comes to that.
+        tol: relative change of the Rayleigh quotient that ends the iteration.
+        progress: called after every product.
+    """
     generator = generator_of(generator, seed)
     vectors: list[Tensor] = []
     values: list[float] = []

@@ -27,7 +27,16 @@ def power_eigenpairs(
     seed: int = DEFAULT_SEED,
     progress: Progress | None = None,
 ) -> Eigenpairs:
-    """Return k eigenpairs as the iteration left them, sorted by value, with no error known."""
+    """Return k eigenpairs as the iteration left them, sorted by value, with no error known.
+
+    Args:
+        op: symmetric operator (n, n).
+        k: pairs wanted.
+        steps: most products for each.
+        threshold: relative change of vᵀHv that ends an iteration.
+        seed: of the start.
+        progress: called after every product.
+    """
     start = torch.rand(op.shape[0], generator=generator_of(None, seed))
     v = start.to(op.device, op.dtype)
     values: list[float] = []

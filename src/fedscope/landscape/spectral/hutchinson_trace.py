@@ -5,8 +5,10 @@ of large curvature, and with them most of the variance 2‖A‖²_F of Hutchinso
 (Girard 1987) with a Krylov basis in place of the random sketch of Hutch++ (Meyer et al. 2021).
 
 It stops by Stein's (1945) two stages: the first probes fix the variance s² and with it how many are needed
-for the standard error that was asked; s² is not looked at again. So Student's interval with the first stage's
-degrees of freedom holds, as it does not if one stops once the running standard error is small.
+for the standard error that was asked; s² is not looked at again. So Student's interval with the first
+stage's degrees of freedom holds, as it does not if one stops once the running standard error is small.
+The variance of ±1 probes is told by their whole products, much better than by the values zᵀRz: see
+:mod:`fedscope.landscape.spectral.probe_tally`.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -30,7 +30,14 @@ _HEAD = 1024  # bytes of an artefact in which its schema stands
 def write(
     record: ArtefactRecord, out: Path, *, drawn: Sequence[Figure] | None = None, further: str = ""
 ) -> list[Path]:
-    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files."""
+    """Write ``RECIPE-SCALE`` with .json, .md, .csv, and .tex or .pdf and .png; return the files.
+
+    Args:
+        record: of the artefact.
+        out: the gallery.
+        drawn: its figures; None: those of its kind.
+        further: Markdown below its table.
+    """
     stem = _stem(record, out)
     written = [stem.with_name(f"{stem.name}.json")]
     write_text(

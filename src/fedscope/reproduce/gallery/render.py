@@ -56,7 +56,10 @@ def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = 
 
 
 def latex(record: ArtefactRecord) -> str:
-    """Return the table in LaTeX, for a document with the packages booktabs and graphicx."""
+    """Return the table in LaTeX, for a document with the packages booktabs and graphicx.
+
+    A wide one spans both columns of a page; what is still wider than its place is scaled to it.
+    """
     groups, header, rows = grid(record)
     wide = sum(max(map(len, column)) for column in zip(*rows, strict=True)) > _NARROW
     caption = [f"{record.printed_in} of {record.source}: {record.title}", *legend(record)]

@@ -77,7 +77,10 @@ def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], Estimat
 
 
 def _sum(record: HessianRecord) -> Number:
-    """Return Σ of the top eigenvalues without their bias; data errors, not independent, are added."""
+    """Return the sum of the top eigenvalues, less the upward bias that they have on few samples.
+
+    Their data errors, which are not independent, are added.
+    """
     total = sum(one.value for one in record.eigenvalues)
     if math.isnan(total):
         return Number(None, text="not finite")

@@ -33,7 +33,10 @@ class Computation:
 def run_all(
     jobs: Sequence[Computation], *, workers: int, threads: int, device: str, say: Log
 ) -> dict[str, str]:
-    """Do all jobs, ``workers`` at a time; return the faults by title. A UserError stops no other job."""
+    """Do all jobs, ``workers`` at a time; return the faults by title.
+
+    A job that fails with a UserError does not stop the others.
+    """
     if workers == 1 or len(jobs) < 2:
         set_up(torch.device(device), threads)
         return {job.title: text for job in jobs if (text := _attempt(job, say)) is not None}

@@ -97,7 +97,10 @@ class RunInventory:
         return found
 
     def find(self, cell: RunCell, *, partial: bool = False) -> Match | None:
-        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured."""
+        """Return the run that fills a cell: with all rounds, and with every checkpoint that is measured.
+
+        With ``partial`` an unfinished run counts too, with its rounds so far.
+        """
         wanted = cell.settings.rounds
         sound = [entry for entry in self.runs.get(cell.identity, []) if entry.finite(wanted)]
         runs = sorted(sound, key=lambda entry: _distance(entry, cell))

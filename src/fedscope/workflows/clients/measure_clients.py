@@ -43,7 +43,15 @@ def clients(
     again: bool = False,
     possible: bool = False,
 ) -> list[ClientsRecord]:
-    """Measure each round's clients; ``possible`` leaves out alignment where a round's start was not kept."""
+    """Measure the clients of each checkpoint's round, or take what the registry has of the request.
+
+    Args:
+        targets: the rounds' global models, and the samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+        possible: leave out, with a note, the alignment of updates whose beginning was not kept.
+    """
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
     keep = RunRegistry(targets.registry).analysis
@@ -73,7 +81,15 @@ def measure_clients(
     keep: Path | ResultCache | None = None,
     again: bool = False,
 ) -> ClientsRecord:
-    """Return the record of schema ``fedscope/clients/1``; ``keep`` is the folder of results, or its cache."""
+    """Return the record of schema ``fedscope/clients/1`` of the clients of a checkpoint's round.
+
+    Args:
+        problem: the round's global model, and the samples of the global loss.
+        request: what to measure.
+        stage: ``stage(title)`` wraps each long step and yields its progress callback.
+        keep: folder of results and of an interrupted run's products, or the cache of that folder.
+        again: do not look for a result.
+    """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
     moved = {"alignment", "critical"} & {*request.only}

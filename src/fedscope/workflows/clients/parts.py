@@ -1,4 +1,7 @@
-"""The parts of the record of a round's clients: flatness gaps, alignment, the cost of averaging, overlaps."""
+"""The parts of the record of a round's clients: flatness gaps, alignment, the cost of averaging, overlaps.
+
+Another quantity between clients is a method of :class:`Measuring` and a line of :meth:`Measuring.entries`.
+"""
 
 import math
 import time

@@ -39,7 +39,12 @@ def preconditioned(
 ) -> PreconditionedEntry:
     """Return λ_max of P^(-1/2) H P^(-1/2) for the P of the server's step that led to the checkpoint.
 
-    ``tol`` is the eigenpair's residual, relative to its value.
+    Args:
+        problem: of a global model.
+        operator: H, whole or a block of its parameters.
+        tol: residual of the eigenpair, relative to its value.
+        generator: draws the start of the Lanczos process.
+        progress: called after every product.
     """
     server = adaptive_server(problem)
     scale = operator.flatten({name: server.scale[name] for name, _ in operator.blocks})
@@ -71,7 +76,11 @@ class Trail:
 
 @dataclass(frozen=True)
 class Certified:
-    """Our own estimators on one problem, with every product in the cache."""
+    """Our own estimators on one problem, with every product in the cache.
+
+    ``curvature`` makes the operator of a model on batches, or of some of its parameters. A warm request
+    begins at ``trail``, and leaves its eigenvectors there.
+    """
 
     problem: Problem
     request: Request

@@ -39,11 +39,21 @@ def curvature(
     again: bool = False,
     memory: int | None = None,
 ) -> list[MeasuredCheckpoint]:
-    """Measure each checkpoint, or take what the registry's results have of the request; ``memory`` in bytes.
+    """Measure each checkpoint, or take what the registry's results have of the request.
 
     With ``request.warm`` the checkpoints of a run are taken as neighbours, such as its rounds in order: the
     eigenvalues of each but the first begin at the eigenvectors of the one before.
     Of the processes that torchrun started the first alone returns anything.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what to measure, and how well.
+        reporter: where progress and notes go.
+        again: do not look for results.
+        memory: bytes that the process may take.
+
+    Raises:
+        UserError: see :func:`problems` and :func:`measure`.
     """
     request = replace(request, versions=request.versions or versions())
     keep = RunRegistry(targets.registry).analysis
@@ -66,7 +76,14 @@ def curvature(
 def plans(
     targets: Targets, request: Request, reporter: Reporter = SILENT, *, memory: int | None = None
 ) -> list[PlanRecord]:
-    """Return what measuring each checkpoint would take, by itself in a process of its own."""
+    """Return what measuring each checkpoint would take, by itself in a process of its own.
+
+    Args:
+        targets: the checkpoints and samples.
+        request: what would be measured.
+        reporter: where progress and notes go.
+        memory: bytes that the process may take.
+    """
     check_planned(request)
     check_request(request, parallel=False)
     found = []

@@ -65,16 +65,25 @@ def measure(
     memory: int | None = None,
     note: Callable[[str], None] | None = None,
 ) -> HessianRecord:
-    """Return the record of schema ``fedscope/hessian/1``; non-finite numbers are null there, and counted.
+    """Return the record of schema ``fedscope/hessian/1``.
+
+    Non-finite numbers become null and are counted under ``non_finite``.
 
     Args:
-        keep: folder of results and of an interrupted run's products, or its cache. Parts of the request that
-            a result there has are not measured; ``reused`` is true where none is.
+        problem: network, loss and samples.
+        request: what to measure.
+        stage: ``stage(title)`` wraps each long step and yields its progress callback.
+        keep: folder of results and of an interrupted run's products
+            (:mod:`fedscope.workflows.results.result_cache`), or the cache of that folder. Parts of the
+            request that a result there has are not measured; ``reused`` is true where none is.
+        again: do not look for a result.
         more_probes: accept a result with more probes than the fixed number of the request.
         name: of the result in ``keep``, which it replaces; None: by the operator and the request.
         group: processes that call this with the same arguments and share every product's batches; nothing
             is kept of such a run.
+        trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
         memory: bytes that the process may take; None: what the estimators take by themselves.
+        note: told what a long measurement will take, or one within a given ``memory``.
     """
     check_request(request, parallel=group is not None)
     cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)

@@ -58,7 +58,17 @@ def planned(
     limit: int | None = None,
     pilot: bool = True,
 ) -> PlanRecord:
-    """Return what measuring will take; with ``pilot`` also how many products, by a smaller measurement."""
+    """Return what measuring the request takes, at four products and, with ``pilot``, a smaller measurement.
+
+    Args:
+        problem: network, loss and samples.
+        request: what is to be measured.
+        curvature: makes an operator of a network on batches.
+        operator: the one to be measured.
+        resources: what has been chosen.
+        limit: bytes that they were chosen for.
+        pilot: estimate the products, by the same request on an eighth of the samples.
+    """
     seconds, first, with_forms = _steps(operator, resources)
     found, samples = _pilot(problem, request, curvature) if pilot else (None, None)
     rows = min(operator.shape[0], resources.rows or operator.shape[0], _rows(found, request))

@@ -56,7 +56,10 @@ def is_long(operator: LossOperator) -> bool:
 def resources_of(
     problem: Problem, request: Request, memory: int | None, group: ProcessGroup | None = None
 ) -> Resources:
-    """Return what is chosen for ``memory`` bytes of the whole process, the same in all of a ``group``."""
+    """Return what is chosen for ``memory`` bytes of the whole process, or nothing without.
+
+    The processes of a ``group`` choose the same, for the one that has taken most so far.
+    """
     if memory is None:
         return Resources()
     trained: list[tuple[str, Tensor]] = [
@@ -81,10 +84,17 @@ def fitting(
     pairs: int,
     folder: Path | None = None,
 ) -> Resources:
-    """Return how the whole process stays within ``memory`` bytes, of which ``base`` are taken before.
+    """Return how to stay within ``memory`` bytes.
 
     The basis is kept in memory if it fits, else in a file if the disk has room; it is restarted where even
     that does not fit. What is left over is for the graphs.
+
+    Args:
+        memory: of the whole process.
+        base: that is taken before: program, network, samples.
+        vectors: of the operator.
+        pairs: eigenpairs that are wanted.
+        folder: for a file.
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))

@@ -31,7 +31,18 @@ def landscapes(
     most: int | None = None,
     again: bool = False,
 ) -> list[LandscapeRecord]:
-    """Compute the loss on slices; of the processes that torchrun started the first alone returns anything."""
+    """Compute the loss on a slice around each checkpoint, or through them.
+
+    Of the processes that torchrun started the first alone returns anything.
+
+    Args:
+        targets: the checkpoints and samples.
+        plane: which slices, and the grid on them.
+        reporter: where progress and notes go.
+        rounds: ``FIRST:LAST:STEP`` or ``all``, rounds of runs, each along the directions of its last one.
+        most: as many slices as one figure shows.
+        again: do not look for points in the registry.
+    """
     if rounds and plane.directions in THROUGH:
         raise UserError(
             f"--rounds shows each round along the same directions: --directions eigen, ggn or random, not "
@@ -84,8 +95,12 @@ def scan_rounds(
 ) -> list[LandscapeRecord]:
     """Return the landscapes of one run at several rounds, all along the directions of the last one.
 
-    A plane along each round's own eigenvectors would turn from frame to frame, and a plane fixed in weight
-    space would soon not contain the network.
+    Each is centred at its own round's weights: a film of them shows how the curvature around the network
+    changes along the directions that are the sharpest in the end. A plane along each round's own eigenvectors
+    would turn from frame to frame, and a plane fixed in weight space would soon not contain the network.
+
+    ``directions_of`` names the checkpoint whose directions all share; only the record of that checkpoint has
+    the eigenvalues along them.
     """
     last = problems[-1]
     cache = ResultCache(keep if group is None else None)

@@ -68,6 +68,15 @@ def slice_through(
     ``pca``: the best plane of a trajectory, around its last point (Li et al. 2018, section 7.2); ``points``,
     ``line``: through three networks, or two; ``clients``: the best plane of the clients' drifts around the
     global model, the first of the waypoints.
+
+    Args:
+        problem: the network, at the centre.
+        plane: the name of the directions, the tolerance of eigenvectors, and what BatchNorm does.
+        stage: see ``measure``.
+        waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
+        cache: keeps eigenvectors, which every command finds again, and their products until then.
+        again: do not look for eigenvectors there.
+        group: processes that share them.
     """
     kind, own = plane.directions, (problem.model, problem.loss_fn, problem.batches)
     check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))

@@ -48,8 +48,18 @@ def scan(
 ) -> LandscapeRecord:
     """Return the loss on a plane, or a line, as the record of schema ``fedscope/landscape/1``.
 
-    Along ``shared`` directions only the record of the checkpoint where they were found has the eigenvalues.
-    Of a ``group``'s products nothing is kept in ``keep``, of its points all are.
+    Args:
+        problem: network, loss and samples; the slice's origin.
+        plane: which slice, see ``slice_through``.
+        stage: see ``measure``.
+        waypoints: the networks that a slice through several is about.
+        shared: directions that were found before; only the record of the checkpoint where they were found
+            has the eigenvalues along them.
+        keep: folder of what an interrupted scan goes on from
+            (:mod:`fedscope.workflows.results.result_cache`).
+        again: do not look for the surface's points there.
+        group: processes that call this with the same arguments and share the work; of its products nothing
+            is kept, of its points all are.
     """
     start = time.perf_counter()
     cache, metrics = ResultCache(keep if group is None else None), _metrics(plane.metrics)

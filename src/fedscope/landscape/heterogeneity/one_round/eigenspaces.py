@@ -1,9 +1,13 @@
-"""Top eigenspaces of Hessians, and the share of vectors that lies in them, with its error over samples.
+"""Top eigenspaces of Hessians, and which share of given vectors lies in them, with its error over the
+samples.
 
 The share ‖Px‖² of a vector x in the space of the k largest eigenvectors is no mean over samples. Leave one
 batch out and H, its eigenvectors and the share move; the delete-one jackknife has the error from that. It
 costs a product for each x: with x itself in the basis beside the Krylov process' own vectors, what moves is
 found in a matrix of a few dozen rows. What is left out moves the share in second order only.
+
+Two spaces with orthonormal columns A and B overlap by ‖AᵀB‖_F²/k, the mean share of B's columns in A's
+space (as :mod:`fedscope.landscape.spectral.subspace_overlap` has it); its error has a part from either side.
 
 Symbols: n coordinates, k eigenvectors, r rows of a basis, B batches, K spaces.
 """

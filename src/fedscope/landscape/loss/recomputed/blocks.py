@@ -1,7 +1,8 @@
 """The repeated blocks of a network, whose intermediate results may be computed again instead of kept.
 
 A block is an item of a ``ModuleList`` or ``Sequential`` that has modules of its own, such as the layers of a
-transformer or the residual blocks of a convolutional network.
+transformer or the residual blocks of a convolutional network. Within :class:`Blocks` a graph keeps what goes
+into each block, and not what happens in it (:mod:`fedscope.landscape.loss.recomputed.functions`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

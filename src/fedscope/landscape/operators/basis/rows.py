@@ -1,5 +1,9 @@
 """Orthonormal rows Q (m, n) that grow one by one, wherever their numbers are kept.
 
+An algorithm appends a vector, takes what the rows have of another out of it, and combines them. All of that
+runs piece by piece over the coordinates: so one code serves rows in memory and in a file
+(:mod:`fedscope.landscape.operators.basis.storage`).
+
 Symbols: m rows, n coordinates, s fixed rows before them.
 """
 
@@ -14,7 +18,15 @@ from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
 
 
 class BasisRows:
-    """Room for rows, and the rows so far, after ``fixed`` vectors (n,) that are no part of the basis."""
+    """Room for rows, and the rows so far.
+
+    Args:
+        n: coordinates.
+        dtype: of the operator.
+        device: where the rows are.
+        storage: how they are kept.
+        fixed: vectors (n,) that are kept before the rows and are no part of the basis.
+    """
 
     def __init__(
         self,

@@ -54,8 +54,9 @@ def joined(
 def difference(loss: FlatLoss, graphs: Graphs, group: ProcessGroup | None) -> str:
     """Return in which batch the form that the first product was computed in is another network, if any.
 
-    A layer whose BatchNorm is folded into it puts out other numbers than its own, at which a forward may look
-    on some samples only.
+    A layer whose BatchNorm is folded into it puts out other numbers than its own, at which a forward may
+    look on some samples only. Every batch's loss has come with the product; it is compared with that of
+    the network as it is. The processes of a group find the same.
     """
     if not loss.doubtful:
         return ""

@@ -28,13 +28,19 @@ class Lanczos:
     """An incremental Lanczos process: call ``step`` as often as needed, while there are fewer than n rows.
 
     Args:
+        op: symmetric operator.
+        start: (n,) starting vector, not zero; normalised here.
+        generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
+        storage: how the basis is kept; None: in memory.
         image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
             batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
 
     Attributes:
+        steps: rows of the basis, m.
+        matvecs: products taken.
         alphas: the α of each step before the first restart: vᵀAv of the row v that it took.
         betas: the β of each step, with which the next row was coupled; exactly 0 marks a breakdown.
         coupling: b, float64 on the CPU.
