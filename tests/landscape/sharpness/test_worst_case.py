@@ -13,7 +13,7 @@ from fedscope.landscape import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.sharpness.balls import Geometry
 from fedscope.landscape.sharpness.perturbed_loss import Perturbed
-from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Vertices, _Halvings, checkpoints
+from fedscope.landscape.sharpness.searches import AutoPGD, OneStep, Search, Vertices, _Halvings, checkpoints
 from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 from fedscope.landscape.sharpness.worst_case import worst_case_sharpness
 from fedscope.statistics.standard_errors import data_stderr
@@ -351,6 +351,17 @@ def test_in_a_box_it_comes_near_a_far_longer_search_on_trained_networks() -> Non
     print(means, {name: min(found) for name, found in shares.items()})
     assert means["vertices"] >= 0.97
     assert means["published"] < means["vertices"] - 0.02
+
+
+@pytest.mark.parametrize(("search", "gradients"), [(OneStep(), 2), (AutoPGD(3), 4), (Vertices(5), 6)])
+def test_the_gradients_in_all_are_known_from_the_first(search: Search, gradients: int) -> None:
+    told: list[tuple[Any, ...]] = []
+    found = worst_case_sharpness(
+        relu_net(), cross_entropy, labelled(), rho=0.1, p=math.inf, search=search,
+        progress=lambda *steps: told.append(steps),
+    )  # fmt: skip
+    total = gradients * len(found.batches)
+    assert told == [(done, total) for done in range(1, total + 1)]
 
 
 def test_vertices_are_of_a_box() -> None:

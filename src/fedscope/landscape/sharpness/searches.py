@@ -7,7 +7,7 @@ maximum. The geometry says where it may go, the objective what it climbs.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -26,6 +26,10 @@ _SHARE = 0.75  # of the steps between two checkpoints that must have succeeded
 class Search(Protocol):
     """What looks for the largest loss."""
 
+    @property
+    def steps(self) -> int:
+        """Gradients that it takes beside the one at δ = 0."""
+
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
         """Return the loss at δ = 0 and the largest that was found."""
 
@@ -36,6 +40,8 @@ class OneStep:
 
     It goes to the maximum of the linearised loss, whatever the loss is there: for p = 2 at ρ·c²g/‖c ⊙ g‖.
     """
+
+    steps: ClassVar[int] = 1
 
     def __call__(self, f: Ascended, geometry: Geometry, c: Tensor, rho: float) -> tuple[float, float]:
         before, g = f(torch.zeros_like(c))

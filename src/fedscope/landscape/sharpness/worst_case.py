@@ -73,8 +73,7 @@ def worst_case_sharpness(
         normalize_logits=normalize_logits,
     )  # fmt: skip
     c, rises = geometry.scales(objective.weights), []
-    each = getattr(climb, "steps", None)  # beside the gradient at δ = 0
-    total = len(objective.sizes) * (each + 1) if each else None
+    total = len(objective.sizes) * (climb.steps + 1)
     for b in range(len(objective.sizes)):
         seen = _Seen(objective, b, progress, total)
         before, largest = climb(seen, geometry, c, rho)
@@ -101,7 +100,7 @@ def check_radius(rho: float) -> None:
 class _Seen:
     """A batch's loss and gradient, and where the loss was largest."""
 
-    def __init__(self, objective: Perturbed, b: int, progress: Progress | None, total: int | None) -> None:
+    def __init__(self, objective: Perturbed, b: int, progress: Progress | None, total: int) -> None:
         self._objective, self._b, self._progress, self._total = objective, b, progress, total
         self._most = -math.inf
         self.best: Tensor | None = None
