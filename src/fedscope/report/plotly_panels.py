@@ -15,7 +15,7 @@ from matplotlib.ticker import SymmetricalLogLocator
 
 from fedscope.figures import style
 from fedscope.figures.digits import format_estimate
-from fedscope.figures.panels import Dots, Line, Matrix, Panel, Part, RuledLine, Stems, Ticks, Values
+from fedscope.figures.panels import Dots, Hatched, Line, Matrix, Panel, Part, RuledLine, Stems, Ticks, Values
 from fedscope.report.subjects import LINE_WIDTH, SYMBOLS, Subject
 
 END = 11  # characters at either end of a name that a legend cuts
@@ -45,7 +45,7 @@ class Chart:
 def chart(ident: str, panel: Panel, looks: Looks, *, alt: str, caption: str, **changes: Any) -> Chart:
     """Return the chart of a panel whose lines are those of subjects; ``changes`` are put into its layout."""
     data = [trace for part in panel.parts for trace in _traces(part, panel, looks)]
-    shapes = [_shape(part) for part in panel.parts if isinstance(part, RuledLine)]
+    shapes = [shape for part in panel.parts for shape in _shapes(part)]
     own = {"xaxis": _axis(panel.x, panel, upright=False), "yaxis": _axis(panel.y, panel, upright=True)}
     if panel.from_zero:
         own["yaxis"] |= {"rangemode": "tozero"}
@@ -132,7 +132,12 @@ def _placed(ticks: Ticks, values: "Values | Sequence[float]") -> list[float]:
 
 @singledispatch
 def _traces(part: Part, panel: Panel, looks: Looks) -> list[Trace]:
-    return []
+    raise TypeError(f"there is no chart of {type(part).__name__}")
+
+
+@_traces.register
+def _(part: RuledLine | Hatched, panel: Panel, looks: Looks) -> list[Trace]:
+    return []  # these are shapes
 
 
 @_traces.register
@@ -252,11 +257,18 @@ def _(part: Matrix, panel: Panel, looks: Looks) -> list[Trace]:
     return [cells, grey]  # plotly writes on the grey ones in white
 
 
-def _shape(part: RuledLine) -> dict[str, Any]:
+def _shapes(part: Part) -> list[dict[str, Any]]:
+    """Return lines across the axes, and grey stripes where values are not finite."""
+    if isinstance(part, Hatched):
+        look = {"fillcolor": UNRESOLVED_FILL, "opacity": 0.25, "line": {"width": 0}, "layer": "below"}
+        stripe = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, **look}
+        return [{**stripe, "x0": x, "x1": end} for x, end in np.stack([part.low, part.high], 1).tolist()]
+    if not isinstance(part, RuledLine):
+        return []
     along, across = ("x", "y") if part.upright else ("y", "x")
     look = {"line": {"dash": "dot", "color": "#888888", "width": 1 if part.upright else 2}}
-    ends = {f"{along}0": part.at, f"{along}1": part.at, f"{across}0": 0, f"{across}1": 1}
-    return {"type": "line", f"{across}ref": "paper", **ends, **look}
+    ruled = {f"{along}0": part.at, f"{along}1": part.at, f"{across}0": 0, f"{across}1": 1}
+    return [{"type": "line", f"{across}ref": "paper", **ruled, **look}]
 
 
 def colorscale() -> list[list[Any]]:
