@@ -77,7 +77,7 @@ def test_a_matrix_has_its_first_row_on_top_and_hatches_what_is_missing() -> None
     values = np.array([[np.nan, 1.0, np.nan], [2.0, np.nan, 3.0], [4.0, 5.0, np.nan]])
     axes = axes_of(Matrix(values, ("0", "1", "2"), 1.0, 5.0))
     (mesh,) = (found for found in axes.collections if isinstance(found, QuadMesh))
-    assert np.ma.getmaskarray(mesh.get_array()).tolist() == np.isnan(values).tolist()
+    assert np.ma.getmaskarray(np.ma.asarray(mesh.get_array())).tolist() == np.isnan(values).tolist()
     assert mesh.get_clim() == (1.0, 5.0)
     assert axes.get_ylim() == (2.5, -0.5)
     (missing,) = (one for one in axes.patches if isinstance(one, Rectangle))
