@@ -68,7 +68,7 @@ $(STAMP): pyproject.toml constraints.txt
 # with TIER=fast, those of `make test`.
 TIER ?= all
 mutants: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray pytest-cov
 	$(BIN)/python benchmarks/mutants.py --tier $(TIER) --json build/mutants-$(TIER).json
 
 # The notebooks, executed from their sources and stored with what they print and draw.

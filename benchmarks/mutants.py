@@ -7,9 +7,13 @@ Cosmic Ray (https://cosmic-ray.readthedocs.io) knows the faults: an operator tur
 condition negated, a loop left out. A line is drawn first and then a fault for it, so that arithmetic, for
 which there are the most faults, does not outweigh conditions. Lines and faults are drawn by their hash with
 the seed: where the code stays, the sample stays. Each worker has a copy of the committed tree and forks a
-process that has imported PyTorch. A mutant is tried on the test file of its module, then on the tests of its
-room, then on tests elsewhere that use it (`BESIDE`): of these on all, or on those of one tier
-(tests/tiers.py). Survivors are listed with differences.
+process that has imported PyTorch.
+
+A mutant is tried on the tests of the fast tier that execute its line, the cheapest first; which these are is
+recorded by one run of that tier under Coverage.py, kept in build/ for the commit. What survives is tried on
+the tests of its module and its room, which may execute the line in a process of their own, and with
+``--tier all`` on all tests of every file that has one of the first (tests/tiers.py). What takes three times
+the processor time that its tests are known to take is killed by time. Survivors are listed with differences.
 """
 
 import argparse
@@ -17,6 +21,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -24,52 +29,30 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 
 import parso.python.tree  # noqa: F401  before Cosmic Ray, whose operators import it in a circle
+import pytest
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
+from coverage import CoverageData
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("landscape", "records", "checkpoints", "workflows", "reproduce")
-PATIENCE = 240  # seconds for the tests of a mutant, all stages together
+MOST = 600.0  # processor seconds that the tests of one stage are known to take together
 NO_TESTS = 5  # pytest's exit code where the tier has none of a file
 LEFT_OUT = (
     "BitOr", "ExceptionReplacer", "RemoveDecorator",  # `X | None`, and what fails at import
     "_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq",  # the same, of small numbers, short texts and None
 )  # fmt: skip
 NOTHING = ("@dataclass", "if TYPE_CHECKING", "strict=True")  # what no working code can show
-BESIDE = {  # tests elsewhere that use a folder or a module
-    "landscape": ("tests/testing",),
-    "landscape/surfaces/shared_points": ("tests/landscape/operators/by_batch/test_parallel.py",),
-    "records": ("tests/report", "tests/figures/text", "tests/figures/spectrum", "tests/figures/surface"),
-    "records/entries": ("tests/cli/test_analysis.py", "tests/cli/test_plot.py"),
-    "records/run_curves": ("tests/figures/runs",),
-    "checkpoints": ("tests/checkpoints", "tests/cli/runs", "tests/federated/server"),
-    "workflows/curvature": ("tests/cli/test_analysis.py", "tests/cli/options/test_published_code.py"),
-    "workflows/landscape": ("tests/cli/test_plot.py", "tests/cli/test_slices.py"),
-    "workflows/divided_data": ("tests/cli/test_plot_partition.py",),
-    "workflows/report_page": ("tests/cli/test_report.py",),
-    "workflows/requests": ("tests/cli/options", "tests/cli/test_analysis.py"),
-    "workflows/results": ("tests/cli/terminal/test_answers.py", "tests/cli/test_analysis.py"),
-    "workflows/run_records": ("tests/cli/test_plot_runs.py",),
-    "workflows/sources": (
-        "tests/cli/test_rows.py",
-        "tests/cli/test_evaluation.py",
-        "tests/cli/test_analysis.py",
-    ),
-    "workflows/train": ("tests/cli/options/test_seeds.py", "tests/cli/test_train.py"),
-    "workflows/unused": ("tests/cli/options/test_without_effect.py", "tests/cli/options/test_seeds.py"),
-    "workflows/catalogues": ("tests/cli/test_catalogues.py", "tests/cli/terminal/test_answers.py"),
-    "reproduce": ("tests/cli/test_figures.py",),
-}
 
 
 @dataclass(frozen=True)
@@ -116,17 +99,87 @@ def sample(count: int, seed: int) -> list[Mutant]:
     ]
 
 
-def stages(mutant: Mutant) -> Iterator[list[str]]:
+@dataclass(frozen=True)
+class Stage:
+    """Files of tests, and which of their tests in which order; None: all of the tier."""
+
+    tier: str
+    files: Sequence[str]
+    tests: Sequence[str] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The processor seconds that it is known to take."""
+        return sum(map(cost, self.tests if self.tests is not None else self.files))
+
+
+@cache
+def _costs() -> dict[str, dict[str, float]]:
+    return json.loads((ROOT / "tests" / "durations.json").read_text(encoding="utf-8"))
+
+
+@cache
+def cost(test: str) -> float:
+    """Return the processor seconds of a file, or of a test with all its parameters."""
+    file, _, name = test.partition("::")
+    known = _costs().get(file, {})
+    return known.get(name.partition("[")[0], 0.05) if name else sum(known.values())
+
+
+def affordable(tests: Iterable[str]) -> list[str]:
+    """Return the cheapest tests or files that take no more than `MOST` together."""
+    chosen, seconds = [], 0.0
+    for test in sorted(tests, key=lambda test: (cost(test), test)):
+        seconds += cost(test)
+        if chosen and seconds > MOST:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def executing(mutant: Mutant, lines: Path) -> set[str]:
+    """Return the tests that execute a line, or its module where the line is executed at import."""
+    data = CoverageData(str(lines))
+    data.read()
+    contexts = data.contexts_by_lineno(str(ROOT / mutant.module))
+    tests = {line: {name.rpartition("|")[0] for name in names if name} for line, names in contexts.items()}
+    for line in range(mutant.line, max(0, mutant.line - 5), -1):  # its statement may begin above it
+        if line in tests:
+            return tests[line] or set().union(*tests.values())
+    return set()
+
+
+def stages(mutant: Mutant, tier: str, lines: Path) -> Iterator[Stage]:
     """Yield the tests to try, the nearest first."""
+    seen = executing(mutant, lines)
+    near = affordable(seen)
+    yield Stage("fast", sorted({test.partition("::")[0] for test in near}), near)
     path = Path(mutant.module).relative_to("src/fedscope")
     own = Path("tests") / path.parent / f"test_{path.stem}.py"
-    if (ROOT / own).exists():
-        yield [own.as_posix()]
     room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
-    yield [room.as_posix()]
-    module = path.with_suffix("").as_posix()
-    beside = [BESIDE[place] for place in BESIDE if f"{module}/".startswith(f"{place}/")]
-    yield list(dict.fromkeys(chain.from_iterable(reversed(beside))))
+    files = {file.relative_to(ROOT).as_posix() for file in (ROOT / room).rglob("test_*.py")}
+    if tier == "all":
+        files |= {test.partition("::")[0] for test in seen}
+    if (ROOT / own).exists():
+        yield Stage(tier, [own.as_posix()])
+    yield Stage(tier, affordable(files - {own.as_posix()}))
+
+
+def recorded() -> Path:
+    """Return the file of which tests of the fast tier execute which line, made where the commit has none."""
+    changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True)
+    if changed.stdout:
+        raise SystemExit("commit first: faults are put into the committed code")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    file = ROOT / "build" / f"lines-{commit.stdout.strip()}.coverage"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        unfinished = file.with_suffix(".unfinished")
+        run = "-n auto --dist worksteal --tier fast --cov=src/fedscope --cov-context=test --cov-report="
+        environment = {**os.environ, "COVERAGE_FILE": str(unfinished)}
+        subprocess.run([sys.executable, "-m", "pytest", *run.split()], cwd=ROOT, env=environment, check=True)
+        unfinished.rename(file)
+    return file
 
 
 def mutated(mutant: Mutant, root: Path) -> tuple[str, str]:
@@ -141,15 +194,14 @@ def difference(before: str, after: str) -> str:
     return "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
 
 
-def tried(mutant: Mutant, copy: Path, tier: str) -> dict[str, object]:
+def tried(mutant: Mutant, copy: Path, tier: str, lines: Path) -> dict[str, object]:
     """Put the fault into the copy, run the tests, and take it out again."""
     module, began = copy / mutant.module, time.monotonic()
     before, after = mutated(mutant, copy)
     module.write_text(after, encoding="utf-8")
     found = "survived"
-    for tests in stages(mutant):
-        left = PATIENCE - (time.monotonic() - began)
-        code = _run(tests, copy, tier, left) if left > 0 else 0
+    for stage in stages(mutant, tier, lines):
+        code = _run(stage, copy) if stage.files else 0
         if code:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
             break
@@ -163,21 +215,35 @@ def identity(result: dict[str, str]) -> tuple[str, str, str]:
     return result["module"], result["fault"], result["difference"]
 
 
-def _run(tests: list[str], copy: Path, tier: str, seconds: float) -> int:
+class _Chosen:
+    """Runs the tests of a stage alone, in its order."""
+
+    def __init__(self, tests: Sequence[str]) -> None:
+        self.places = {test: place for place, test in enumerate(tests)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        chosen = [item for item in items if item.nodeid in self.places]
+        items[:] = sorted(chosen, key=lambda item: self.places[item.nodeid])
+
+
+def _run(stage: Stage, copy: Path) -> int:
     """Return pytest's exit code, of a forked process; 0 of no test, below 0 where it took too long."""
+    most = 60 + 3 * int(stage.seconds)
     pid = os.fork()
     if pid == 0:
         os.setsid()
         os.chdir(copy)
+        resource.setrlimit(resource.RLIMIT_CPU, (most, most))
         sys.path[:0] = [str(copy / "src"), str(copy)]
         os.environ["PYTHONPATH"] = f"{copy / 'src'}:{copy}"
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silent, stream)
-        import pytest
-
-        os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--tier", tier, *tests]))
-    end = time.monotonic() + seconds
+        plugins = [_Chosen(stage.tests)] if stage.tests is not None else []
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:cov", "--tier", stage.tier]
+        os._exit(pytest.main([*options, *stage.files], plugins=plugins))
+    end = time.monotonic() + 10 * most  # of waiting that takes no processor time
     while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
         if time.monotonic() > end:
             os.killpg(pid, signal.SIGKILL)
@@ -185,6 +251,8 @@ def _run(tests: list[str], copy: Path, tier: str, seconds: float) -> int:
             return -1
         time.sleep(0.05)
     code = os.waitstatus_to_exitcode(ended[1])
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return -1
     return 3 if code < 0 else 0 if code == NO_TESTS else code  # 3: it crashed
 
 
@@ -198,14 +266,13 @@ def _prepare(folder: str) -> None:
     _copies.append(copy)
     import matplotlib.figure  # noqa: F401
     import pydantic  # noqa: F401
-    import pytest  # noqa: F401
     import torch
 
     torch.set_num_threads(1)
 
 
-def _work(tier: str, mutant: Mutant) -> dict[str, object]:
-    return tried(mutant, _copies[0], tier)
+def _work(tier: str, lines: Path, mutant: Mutant) -> dict[str, object]:
+    return tried(mutant, _copies[0], tier, lines)
 
 
 def report(results: list[dict[str, object]]) -> str:
@@ -233,6 +300,7 @@ def main() -> None:
     parser.add_argument("--again", type=Path, metavar="FILE", help="take over what was killed in this JSON")
     parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
     asked = parser.parse_args()
+    lines = recorded()
     chosen = sample(asked.count, asked.seed)
     chosen = chosen if asked.only is None else [chosen[asked.only]]
     known = json.loads(asked.again.read_text(encoding="utf-8")) if asked.again else []
@@ -243,7 +311,9 @@ def main() -> None:
     context = multiprocessing.get_context("spawn")
     try:
         with ProcessPoolExecutor(asked.jobs, context, initializer=_prepare, initargs=(folder,)) as pool:
-            for number, result in enumerate(pool.map(partial(_work, asked.tier), chosen), len(results)):
+            for number, result in enumerate(
+                pool.map(partial(_work, asked.tier, lines), chosen), len(results)
+            ):
                 results.append(result)
                 print(
                     f"{number} {result['outcome']}: {result['module']}:{result['line']} {result['fault']}",
