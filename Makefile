@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
+DEMO := .venv/demo
 
 .PHONY: demo test test-rest test-all test-real papers durations golden golden-write docs notebooks pictures lint check
 .PHONY: mutants sbom clean
 
-demo: $(STAMP)
+demo: $(DEMO)
 	$(BIN)/fedscope demo
 
 # Every estimator, law and command, in minutes; `test-rest` is what that left out, `test-all` both at once.
@@ -58,28 +59,33 @@ lint: $(STAMP)
 check: lint test
 
 # torch first and alone: its pinned CPU build is then what every later requirement finds.
-$(STAMP): pyproject.toml constraints.txt
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+$(DEMO): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(PIP) torch
+	$(PIP) -e '.[train,report]'
+	touch $@
+
+$(STAMP): $(DEMO)
+	$(PIP) -e '.[test]'
 	touch $@
 
 # Small faults put into the committed code, 300 drawn by a seed: which of them the tests notice, all of them or,
 # with TIER=fast, those of `make test`.
 TIER ?= all
 mutants: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray pytest-cov
+	$(PIP) cosmic-ray pytest-cov
 	$(BIN)/python benchmarks/mutants.py --tier $(TIER) --json build/mutants-$(TIER).json
 
 # The notebooks, executed from their sources and stored with what they print and draw.
 notebooks: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[notebooks]'
+	$(PIP) -e '.[notebooks]'
 	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --set-kernel python3 --execute *.py
 
 # What an installation with the extras consists of, as CycloneDX; two that install the same differ in no byte.
 EXTRAS := train,report,hub,tensorboard,wandb,mlflow,lightning
 sbom: $(STAMP)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt cyclonedx-bom
+	$(PIP) cyclonedx-bom
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	build/sbom/bin/pip install --quiet --disable-pip-version-check -c constraints.txt '.[$(EXTRAS)]'

@@ -95,7 +95,7 @@ def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path, programs: 
     subprocess.run([programs / "fedscope", "train", "-q", *options], check=True)
     record, work = tmp_path / "record.json", tmp_path / "work"
     command: list[str | Path] = [
-        programs / "python", BENCHMARKS / "coverage.py", f"--registry={tmp_path}", f"--work={work}",
+        programs / "python", BENCHMARKS / "interval_coverage.py", f"--registry={tmp_path}", f"--work={work}",
         f"--json={record}", "--networks=tiny", "--sizes=32",
     ]  # fmt: skip
 

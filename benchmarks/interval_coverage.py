@@ -1,6 +1,6 @@
 """How often 95 % intervals of λ_max and of the trace hold the truth, on trained networks.
 
-    python benchmarks/coverage.py --registry DIR --work DIR --json benchmarks/coverage.json
+    python benchmarks/interval_coverage.py --registry DIR --work DIR --json benchmarks/interval_coverage.json
 
 The population is a run's whole test split, with a certified λ_max. A draw is a seeded subset without
 replacement; those of even number are stored sorted by class, the others shuffled. Each is measured as
