@@ -81,6 +81,14 @@ def test_a_terminal_is_shown_a_page_and_a_pipe_all(
     assert len(listed(command)) == 3
 
 
+def test_a_long_listing_says_how_many_runs_were_read(
+    command: Command, registry: RunRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedscope.cli.runs.runs.SOON", 0.0)
+    assert command("runs", "list").err.startswith("runs read anew: 3 in ")
+    assert command("runs", "list").err.startswith("runs read anew: 0 in ")  # all are in the index
+
+
 def test_tags(command: Command) -> None:
     assert command("runs", "tag", "a").out == "good paper\n"
     assert command("runs", "tag", "a", "--remove", "good", "paper").out == "no tags\n"

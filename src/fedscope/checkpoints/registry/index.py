@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -31,18 +31,19 @@ _NAMED = "SELECT name, signature, row, seal FROM rows WHERE name IN (SELECT valu
 
 Row = dict[str, object]
 _Kept = tuple[str, str, str, str]  # a line of the table
+Report = Callable[[int, int], None]  # how many folders were looked at, of how many
 
 
 class NotOursError(sqlite3.DatabaseError):
     """The file holds something else than the index: another program's tables, a view, a trigger."""
 
 
-def rows(root: Path, most: int | None = None) -> tuple[list[Row], int]:
+def rows(root: Path, most: int | None = None, report: Report | None = None) -> tuple[list[Row], int]:
     """Return ``COLUMNS`` and settings of up to ``most`` runs, newest first, and how many runs there are."""
     if next(layout.runs(root), None) is None:
         return [], 0
     try:
-        return _kept(root, most)
+        return _kept(root, most, report)
     except (sqlite3.Error, OSError, UserError):  # damaged, locked for long, or not ours to write
         made = {name: _row(RunFolder(root / name)) for name in layout.runs(root)}
         order = _newest_first({name: str(row["created"]) for name, row in made.items()})
@@ -87,7 +88,7 @@ def faults(root: Path) -> list[str]:
     return found + [f"the row of {row[0]!a} was changed" for row in kept if _checked(*row) is None]
 
 
-def _kept(root: Path, most: int | None) -> tuple[list[Row], int]:
+def _kept(root: Path, most: int | None, report: Report | None) -> tuple[list[Row], int]:
     """Return what :func:`rows` does, from the index where it is right; bring that up to date.
 
     The index is read before the folders are: a row without a folder is then of a run that is gone, and not of
@@ -99,13 +100,16 @@ def _kept(root: Path, most: int | None) -> tuple[list[Row], int]:
         index.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
         known = {str(name): str(of) for name, of in index.execute("SELECT name, signature FROM rows")}
         created, made = dict[str, str](), dict[str, _Kept]()
-        for name in layout.names(root):
+        names = list(layout.names(root))
+        for done, name in enumerate(names, start=1):
             before, _, stamps = known.get(name, "").partition(" ")
             stamp = _stamp(root, name, "manifest.json")
             is_known = stamps.startswith(f"{stamp} ")
             if (is_known and stamp != "-") or layout.is_run(root / name):
                 if not is_known:
                     made[name] = _made(RunFolder(root / name))
+                    if report:
+                        report(done, len(names))
                     before = made[name][1].partition(" ")[0]
                 created[name] = before
         shown = _newest_first(created)[:most]

@@ -187,8 +187,8 @@ class RunRegistry:
     def rows(self) -> list[Row]:
         return index.rows(self.root)[0]
 
-    def newest_rows(self, most: int | None) -> tuple[list[Row], int]:
-        return index.rows(self.root, most)
+    def newest_rows(self, most: int | None, report: index.Report | None = None) -> tuple[list[Row], int]:
+        return index.rows(self.root, most, report)
 
     def without_index(self) -> str | None:
         return index.not_ours(self.root)

@@ -28,6 +28,7 @@ _SHARES = ("accuracy", "best")
 _AT_MOST = 12  # columns of a table by default: the tags come when there are any
 _NEWEST = "-created"
 PAGE = 100  # runs that a terminal is shown at once
+SOON = 2.0  # seconds of a listing that need no word
 
 
 @click.group("runs", cls=CommandGroup)
@@ -78,7 +79,8 @@ def list_runs(
     if page is None and json_target is None and sys.stdout.isatty():
         page = 1
     chosen_by = any((*patterns.values(), *tag, sort != _NEWEST))
-    every, count = store.newest_rows(page * PAGE if page and not chosen_by else None)
+    with console.progress("runs read anew", least=SOON) as report:
+        every, count = store.newest_rows(page * PAGE if page and not chosen_by else None, report)
     if why := store.without_index():
         console.note(f"listed from the runs' files, without an index: {why}")
     rows = every

@@ -68,8 +68,11 @@ PULSE = Pulse(_beat)
 
 
 @contextmanager
-def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
-    """Show a long step; ``lines`` prints each report's text as a line where there is no terminal."""
+def progress(title: str, *, lines: bool = False, least: float = 0.0) -> Iterator[Steps]:
+    """Show a long step; ``lines`` prints each report's text as a line where there is no terminal.
+
+    Of one that took less than ``least`` seconds nothing stays.
+    """
     console, step = errors(), LongStep(_plain(title))
     shown = console.is_terminal and not CURRENT.quiet
 
@@ -85,7 +88,8 @@ def progress(title: str, *, lines: bool = False) -> Iterator[Steps]:
     with PULSE.during(step), line:
         yield report
     text = f": {step.text}" if step.text and not lines else ""
-    note(f"{title}: {step.done} in {step.elapsed:.1f} s{text}")
+    if step.elapsed >= least:
+        note(f"{title}: {step.done} in {step.elapsed:.1f} s{text}")
 
 
 REPORTER = Reporter(progress, partial(progress, lines=True), note)
