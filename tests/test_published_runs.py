@@ -9,9 +9,8 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import File
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.travel.lists import read_list
-from fedscope.checkpoints.travel.pull import pull_run
-from fedscope.checkpoints.travel.urls import remote
+from fedscope.checkpoints.travel.journeys import pull_run, read_list
+from fedscope.checkpoints.travel.places import remote, runs_at
 from fedscope.checkpoints.verification.verify import verify_run
 
 PROJECT = Path(__file__).parents[1]
@@ -60,13 +59,13 @@ def test_a_published_run_is_finished_with_its_weights_and_without() -> None:
 
 def test_the_lists_are_of_what_is_here(tmp_path: Path) -> None:
     place, results = remote(str(PAPERS)), set[str]()
-    assert place.runs() == [run.name for run in RunRegistry(PAPERS).folders()]
-    for name in place.runs():
+    assert runs_at(place) == [run.name for run in RunRegistry(PAPERS).folders()]
+    for name in runs_at(place):
         run, listed = RunRegistry(PAPERS).run(name), read_list(place, name).files
         assert {file: File.from_path(run.at(file)) for file in listed} == listed
         here = {file for file in listed if not layout.is_result(file)}
         assert set(layout.files(run.folder)) == here
         results |= listed.keys() - here
     assert results == {f"{layout.ANALYSIS}/{path.name}" for path in (PAPERS / layout.ANALYSIS).glob("*.json")}
-    name = min(place.runs(), key=lambda name: read_list(place, name).size)
+    name = min(runs_at(place), key=lambda name: read_list(place, name).size)
     assert pull_run(RunRegistry(tmp_path), place, name, lambda *_: None).moved > 0

@@ -18,10 +18,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.pull import pull_run
-from fedscope.checkpoints.travel.push import push_run
-from fedscope.checkpoints.travel.remote import Remote
-from fedscope.checkpoints.travel.urls import remote
+from fedscope.checkpoints.travel.journeys import pull_run, push_run
+from fedscope.checkpoints.travel.places import Remote, remote, runs_at
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
@@ -84,7 +82,7 @@ def test_there_and_back_by_s3(s3: str, run: RunFolder, tmp_path: Path) -> None:
     place = remote(f"{s3}/there/and/back/")
     assert push_run(run, place, quiet).moved == len(contents(run))
     assert push_run(run, place, quiet).moved == 0
-    assert place.runs() == ["small"]
+    assert runs_at(place) == ["small"]
     assert pulled(tmp_path, remote(f"{s3}/there/and/back")) == len(contents(run))
     assert tree(tmp_path / "small") == tree(run.folder)
     assert list(verify_run(RunFolder(tmp_path / "small"))) == []
@@ -94,7 +92,7 @@ def test_s3_goes_on_after_an_end_midway(s3: str, run: RunFolder, tmp_path: Path)
     place = remote(f"{s3}/ended")
     with pytest.raises(KeyboardInterrupt):
         push_run(run, place, ended_at(3))
-    assert place.runs() == []
+    assert runs_at(place) == []
     assert push_run(run, place, quiet).moved < len(contents(run))
     with pytest.raises(KeyboardInterrupt):
         pulled(tmp_path, place, ended_at(3))
@@ -155,7 +153,7 @@ def web(run: RunFolder, tmp_path: Path) -> Iterator[Web]:
 
 def test_from_a_web_server(web: Web, run: RunFolder, tmp_path: Path) -> None:
     place = remote(web.url)
-    assert place.runs() == ["small"]
+    assert runs_at(place) == ["small"]
     assert pulled(tmp_path / "there", place) == len(contents(run)) == len(web.asked)
     assert tree(tmp_path / "there" / "small") == tree(run.folder)
     with pytest.raises(UserError, match="only be pulled from"):

@@ -1,7 +1,6 @@
 """Runs pushed to a folder and pulled from there: whole or not at all, nothing twice, nothing forged."""
 
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -18,13 +17,10 @@ from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel import lists, push
+from fedscope.checkpoints.travel import journeys
 from fedscope.checkpoints.travel.archive import export_run, import_run
-from fedscope.checkpoints.travel.folder import Folder
-from fedscope.checkpoints.travel.lists import Journey, read_list
-from fedscope.checkpoints.travel.pull import pull_run
-from fedscope.checkpoints.travel.push import push_run
-from fedscope.checkpoints.travel.urls import remote
+from fedscope.checkpoints.travel.journeys import Journey, pull_run, push_run, read_list
+from fedscope.checkpoints.travel.places import Folder, remote, runs_at
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
@@ -33,14 +29,12 @@ from tests.checkpoints.cases import small_run
 class Counted(Folder):
     """A folder that counts what is read and written, and fails at the ``fail``-th object."""
 
+    workers = 1
+
     def __init__(self, root: Path, fail: int = 0):
         super().__init__(str(root), root)
         self.log: list[str] = []
         self.fail = fail
-
-    @property
-    def workers(self) -> int:
-        return 1
 
     @property
     def objects(self) -> list[str]:
@@ -140,7 +134,7 @@ def test_a_push_that_ends_midway_shows_no_run_and_goes_on(run: RunFolder, tmp_pa
         root = tmp_path / f"place{fail}"
         with pytest.raises(KeyboardInterrupt):
             pushed(run, Counted(root, fail))
-        assert Counted(root).runs() == []
+        assert runs_at(Counted(root)) == []
         with pytest.raises(UserError, match="no pushed run"):
             pulled(tmp_path / "there", Counted(root))
         sent = sum(path.is_file() for path in (root / "objects").rglob("*"))
@@ -411,18 +405,6 @@ def test_a_link_where_a_run_is_collected_is_not_followed(place: Counted, tmp_pat
     assert list(victim.iterdir()) == []
 
 
-def test_a_place_that_hardly_sends_is_given_up(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = Folder("there", tmp_path / "there")
-    push_run(run, place, quiet)
-    clock = itertools.count(step=30)
-    monkeypatch.setattr(lists, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(Folder, "read", lambda *_: (bytes([byte]) for byte in itertools.repeat(32)))
-    with pytest.raises(UserError, match=r"there sends 0 bytes a second; run the same command again later"):
-        pull_run(RunRegistry(tmp_path / "here"), place, "small", quiet)
-
-
 def test_what_a_mistyped_place_sends_is_not_called_damaged(tmp_path: Path) -> None:
     (tmp_path / "there" / "runs").mkdir(parents=True)
     (tmp_path / "there" / "runs" / "small.json").write_text("<html>Not here</html>")
@@ -465,7 +447,7 @@ def test_a_run_in_training_is_not_pushed(
         with pytest.raises(UserError, match="training"), run.locked():
             pass
 
-    monkeypatch.setattr(push, "check_run", check)
+    monkeypatch.setattr(journeys, "check_run", check)
     pushed(run, Counted(tmp_path / "place"))  # nor trained while it is pushed
     with run.locked(), pytest.raises(UserError, match="training"):
         pushed(run, Counted(tmp_path / "place"))
@@ -539,15 +521,11 @@ def test_no_part_more_than_listed_is_taken(place: Counted, tmp_path: Path) -> No
 def test_what_is_on_the_way_is_told_before_it_has_arrived(
     place: Counted, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(lists, "LOOK", 0.01)
+    monkeypatch.setattr(journeys, "LOOK", 0.01)
     told, seen = threading.Event(), list[tuple[int, int | None, str]]()
 
     class Slow(Counted):
         """A folder that waits with the second half of a file until the first was told of."""
-
-        @property
-        def workers(self) -> int:
-            return 1
 
         def read(self, name: str) -> Generator[bytes, None, None]:
             for part in super().read(name):
@@ -559,7 +537,7 @@ def test_what_is_on_the_way_is_told_before_it_has_arrived(
             def ticked(size: int) -> None:
                 tick(size // 2)
                 assert told.wait(60)
-                tick(size - size // 2)
+                tick(size)
 
             super().write(place, content, ticked)
 
@@ -568,7 +546,7 @@ def test_what_is_on_the_way_is_told_before_it_has_arrived(
         if done and files.startswith("0 of"):
             told.set()
 
-    monkeypatch.setattr(lists, "KB", 1)
+    monkeypatch.setattr(journeys, "KB", 1)
     if way == "pull":
         pull_run(RunRegistry(tmp_path / "there"), Slow(place.root), "small", report)
     else:
@@ -581,11 +559,7 @@ def test_what_is_on_the_way_ends_with_an_interruption(place: Counted, tmp_path: 
     waiting = threading.Event()
 
     class Slow(Counted):
-        parts = 0
-
-        @property
-        def workers(self) -> int:
-            return 2
+        parts, workers = 0, 2
 
         def read(self, name: str) -> Generator[bytes, None, None]:
             if object_of(self, "final.pt").name not in name:

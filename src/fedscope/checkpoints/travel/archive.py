@@ -9,7 +9,6 @@ as `verify` does, and only then gives the folder its name: it appears whole or n
 
 import shutil
 from pathlib import Path
-from typing import Any
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from fedscope.checkpoints.file import layout
@@ -20,12 +19,12 @@ from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
+from fedscope.checkpoints.travel.journeys import settle
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError, no_file
-from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular, touch
+from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular
 
 _CONTENTS = "archive.json"
-_CHUNK = 1 << 20
 
 
 def export_run(run: RunFolder, out: Path, only: Path | None = None) -> None:
@@ -33,55 +32,51 @@ def export_run(run: RunFolder, out: Path, only: Path | None = None) -> None:
     with run.locked(shared=True), atomic_file(out, below=None) as handle:
         manifest = run.manifest()
         names = [name for name in layout.files(run.folder) if _belongs(run, name, only)]
-        if only is not None:
-            manifest = manifest.model_copy(update={"partial": True})
-        own = {"manifest.json": run.manifest_text(manifest).encode()}
         if only is None:
             check_run(run, taken=lambda name: layout.kind(name) is not None)
         else:
             load_checkpoint(only)
-        files = {n: File.from_content(own[n]) if n in own else File.from_path(run.folder / n) for n in names}
+            manifest = manifest.model_copy(update={"partial": True})
+        files = {name: File.from_path(run.folder / name) for name in names}
+        own = {"manifest.json": run.manifest_text(manifest).encode()}
+        files["manifest.json"] = File.from_content(own["manifest.json"])
         own[_CONTENTS] = Contents(format=ARCHIVE_FORMAT, run=run.name, files=files).to_bytes()
         with ZipFile(handle, "w") as archive:
             for name in [_CONTENTS, *names]:
                 with archive.open(ZipInfo(name), "w", force_zip64=True) as target:
                     if name in own:
                         target.write(own[name])
-                    else:
-                        _copy(run.folder / name, target)
+                        continue
+                    with open_regular(run.folder / name) as source:
+                        shutil.copyfileobj(source, target)
 
 
 def import_run(registry: RunRegistry, path: Path, name: str | None = None) -> RunFolder:
+    """Make the run in an archive one of the registry, under its own name or another that is free."""
     if not path.is_file():
         raise no_file(path)
     try:
         if not is_container(path):
             raise BadZipFile("no zip file")
         with ZipFile(path) as archive:
-            return _imported(registry, archive, members(archive, path.stat().st_size), path, name)
+            found = members(archive, path.stat().st_size)
+            contents = _contents(archive, found, path)
+            run = RunFolder(registry.root / checked_name(name or contents.run))
+            with atomic_folder(run.folder, below=registry.root, exclusive=True) as folder:
+                for member, claim in contents.files.items():
+                    with (
+                        archive.open(found[member]) as source,
+                        new_file(folder / member, below=folder) as handle,
+                    ):
+                        shutil.copyfileobj(source, handle)
+                    if File.from_path(folder / member) != claim:
+                        raise BadZipFile(f"{member} does not match its hash")
+                settle(RunFolder(folder), run.name, contents.run)
+            return run
     except FileExistsError as error:
         raise UserError(f"{error.filename} is taken; import under another --name") from error
     except (BadZipFile, ValueError, EOFError, NotImplementedError) as error:
         raise UserError(f"{path} is no archive of a run, or is damaged ({error}); get it anew") from error
-
-
-def _imported(
-    registry: RunRegistry, archive: ZipFile, found: dict[str, ZipInfo], path: Path, name: str | None
-) -> RunFolder:
-    contents = _contents(archive, found, path)
-    run = RunFolder(registry.root / checked_name(name or contents.run))
-    with atomic_folder(run.folder, below=registry.root, exclusive=True) as folder:
-        for member, claim in contents.files.items():
-            with archive.open(found[member]) as source, new_file(folder / member, below=folder) as handle:
-                shutil.copyfileobj(source, handle, _CHUNK)
-            if File.from_path(folder / member) != claim:
-                raise BadZipFile(f"{member} does not match its hash")
-        touch(folder / layout.LOCK, below=folder)
-        check_run(RunFolder(folder), contents.run)
-        if contents.run != run.name:
-            renamed = RunFolder(folder).manifest().model_copy(update={"name": run.name})
-            RunFolder(folder).write_manifest(renamed)
-    return run
 
 
 def _contents(archive: ZipFile, found: dict[str, ZipInfo], path: Path) -> Contents:
@@ -100,8 +95,3 @@ def _belongs(run: RunFolder, name: str, only: Path | None) -> bool:
     if kind is None or path.is_symlink():
         return False
     return only is None or path == only or kind in ("manifest", "metrics", "rows", "tag")
-
-
-def _copy(path: Path, target: Any) -> None:
-    with open_regular(path) as source:
-        shutil.copyfileobj(source, target, _CHUNK)

@@ -15,15 +15,14 @@ from subprocess import run as call
 from tempfile import TemporaryDirectory
 
 from fedscope.checkpoints.registry.run_folder import RunFolder
-from fedscope.checkpoints.travel.lists import KB, Journey, Report
-from fedscope.checkpoints.travel.pull import collecting, put_back
-from fedscope.checkpoints.travel.remote import CHUNK
+from fedscope.checkpoints.travel.journeys import KB, Journey, Report, collecting, put_back
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, remove_tree
 from fedscope.storage.limits import parse_json
 
 URL = "git:"
 _OTHER = "or name a folder or a store that the runs were pushed to"
+_CHUNK = 1 << 20
 _PLACED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of the repository in whose hook this runs
 
 
@@ -115,7 +114,7 @@ def _content(repository: Path, blob: str) -> Iterator[bytes]:
     command = ["git", "-C", str(repository), "cat-file", "blob", blob]
     with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env=_environment()) as process:
         assert process.stdout is not None
-        while chunk := process.stdout.read(CHUNK):
+        while chunk := process.stdout.read(_CHUNK):
             yield chunk
     if process.returncode:
         raise UserError(
