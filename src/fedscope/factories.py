@@ -14,7 +14,7 @@ EXAMPLES = {
     "--data": "mydata:batches",
     "--loss": "mylosses:loss",
     "--metric": "mymetrics:error",
-    "--log": "mylogs:Logger",
+    "--log": "mylogs:lines",
 }
 _INSTALLED = (
     Path(__file__).parent,

@@ -4,30 +4,33 @@ from pathlib import Path
 
 import pytest
 
-from fedscope.checkpoints.file.schema import Round
-from fedscope.loggers.several import _Several
 from tests.cli.conftest import Command
 
 OWN = """
+from contextlib import contextmanager
 from pathlib import Path
 
-class Logger:
-    def open(self, run, settings):
-        self.file = Path(f"{run.name}.log")
-        self.file.touch()
-        assert settings["clients"] == 3
-        return len(self.file.read_text().split())
+@contextmanager
+def lines(run, settings):
+    file = Path(f"{run.name}.log")
+    file.touch()
+    assert settings["clients"] == 3
 
-    def log(self, round, metrics):
-        with self.file.open("a") as handle:
+    def log(round, metrics):
+        with file.open("a") as handle:
             handle.write(f"{round}\\n")
 
-    def close(self):
+    try:
+        yield len(file.read_text().split()), log
+    finally:
         Path("closed").touch()
 
-class Failing(Logger):
-    def log(self, round, metrics):
+@contextmanager
+def failing(run, settings):
+    def log(round, metrics):
         raise OSError("the server is gone")
+
+    yield 0, log
 """
 SMALL = ("--model", "mlp_digits", "--clients", "3", "--epochs", "1", "--registry", "r", "--name", "a")
 
@@ -44,12 +47,12 @@ def rounds(folder: Path) -> list[int]:
 def test_a_longer_run_goes_on_and_an_interrupted_one_lacks_nothing(
     fedscope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: _Several, metrics: Round) -> None:
+    def interrupted(_metrics: object) -> dict[str, float]:
         raise KeyboardInterrupt
 
-    own = ("--log", "mylogs:Logger")
+    own = ("--log", "mylogs:lines")
     with monkeypatch.context() as patch:
-        patch.setattr(_Several, "log", interrupted)
+        patch.setattr("fedscope.loggers.logger.numbers", interrupted)
         assert fedscope("train", *SMALL, "--rounds", "2", *own).code == 130
     assert (rounds(tmp_path), (tmp_path / "closed").exists()) == ([], True)
     resume = ("train", "--resume", "--name", "a", "--registry", "r")
@@ -62,10 +65,10 @@ def test_a_longer_run_goes_on_and_an_interrupted_one_lacks_nothing(
 
 
 def test_a_logger_that_fails_costs_a_note_and_no_round(fedscope: Command) -> None:
-    done = fedscope("train", *SMALL, "--rounds", "3", "--log", "mylogs:Failing")
+    done = fedscope("train", *SMALL, "--rounds", "3", "--log", "mylogs:failing")
     assert done.code == 0
     assert done.err.count("the server is gone") == 1
-    assert "mylogs:Failing: OSError: the server is gone (mylogs.py, line" in done.err
+    assert "mylogs:failing: OSError: the server is gone (mylogs.py, line" in done.err
     assert "a: round 3/3" in done.err
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
-from fedscope.loggers.logger import numbers
-from fedscope.loggers.mlflow import MLflow
-from fedscope.loggers.several import logged
+from fedscope.loggers.logger import logged, numbers
+from fedscope.loggers.trackers import to_mlflow
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +32,7 @@ def steps(client: Any, metric: str = "accuracy") -> list[int]:
 
 
 def test_a_run_has_its_settings_and_every_number(own: RunFolder, client: Any) -> None:
-    with logged(own, {"mlflow": MLflow()}, pytest.fail):
+    with logged(own, {"mlflow": to_mlflow}, pytest.fail):
         pass
     one = found(client)
     assert (one.info.run_name, one.info.status) == ("tiny", "FINISHED")
@@ -43,10 +42,10 @@ def test_a_run_has_its_settings_and_every_number(own: RunFolder, client: Any) ->
 
 def test_a_continued_run_is_the_same_and_has_every_round_once(own: RunFolder, client: Any) -> None:
     for _ in range(2):
-        with logged(own, {"mlflow": MLflow()}, pytest.fail):
+        with logged(own, {"mlflow": to_mlflow}, pytest.fail):
             pass
     assert steps(client) == [1, 2]
-    with logged(own, {"mlflow": MLflow()}, pytest.fail) as log:
+    with logged(own, {"mlflow": to_mlflow}, pytest.fail) as log:
         assert found(client).info.status == "RUNNING"
         log(own.metrics()[-1].edited(round=3))
     assert steps(client) == [1, 2, 3]
@@ -57,12 +56,12 @@ def test_the_experiment_is_the_environment_s(
     own: RunFolder, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis")
-    with logged(own, {"mlflow": MLflow()}, pytest.fail):
+    with logged(own, {"mlflow": to_mlflow}, pytest.fail):
         pass
     assert found(client, "thesis").info.run_name == "tiny"
 
 
 def test_a_store_that_is_not_to_be_had_is_refused(own: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "nowhere://at/all")
-    with pytest.raises(UserError, match="--log mlflow: "), logged(own, {"mlflow": MLflow()}, pytest.fail):
+    with pytest.raises(UserError, match="--log mlflow: "), logged(own, {"mlflow": to_mlflow}, pytest.fail):
         pytest.fail("it was opened")

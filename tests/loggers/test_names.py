@@ -5,22 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
-from fedscope.loggers import names
-from fedscope.loggers.names import LOGGERS, logger
+from fedscope.loggers import logger as loggers
+from fedscope.loggers.logger import LOGGERS, logged, logger
 
 OWN = """
-class Logger:
-    def open(self, run, settings):
-        return 0
+from contextlib import contextmanager
 
-    def log(self, round, metrics):
-        print(round)
+@contextmanager
+def lines(run, settings):
+    yield 0, print
 
-    def close(self):
-        pass
-
-def half():
+def half(run, settings):
     return object()
 """
 
@@ -33,16 +30,15 @@ def mylogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("mylogs")
 def test_a_logger_of_ones_own_by_import_path_and_by_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "registered", lambda group: {"mine": "mylogs:Logger"})
-    assert type(logger("mylogs:Logger")) is type(logger("mine"))
+    monkeypatch.setattr(loggers, "registered", lambda group: {"mine": "mylogs:lines"})
+    assert logger("mylogs:lines") is logger("mine")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("tensorbord", "takes tensorboard, wandb, mlflow or MODULE:FACTORY, .* did you mean 'tensorboard'"),
-        ("mylogs:half", "a logger has the methods open, log and close"),
-        ("mylogs:Loger", "did you mean 'Logger'"),
+        ("tensorbord", "takes tensorboard, wandb, mlflow or MODULE:FUNCTION, .* did you mean 'tensorboard'"),
+        ("mylogs:line", "did you mean 'lines'"),
         ("nowhere:Logger", "--log nowhere:Logger: ModuleNotFoundError"),
     ],
 )
@@ -50,6 +46,15 @@ def test_a_logger_of_ones_own_by_import_path_and_by_entry_point(monkeypatch: pyt
 def test_what_is_no_logger_is_refused(name: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         logger(name)
+
+
+@pytest.mark.usefixtures("mylogs")
+def test_a_function_that_is_no_context_manager_is_refused(run: RunFolder) -> None:
+    with (
+        pytest.raises(UserError, match=r"--log half: .*object.*; mend that, or leave --log half out"),
+        logged(run, {"half": logger("mylogs:half")}, pytest.fail),
+    ):
+        pytest.fail("it was opened")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
 """Loggers beside each other: rounds once and in order, faults told once, training never ended."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.errors import UserError
-from fedscope.loggers.several import logged
+from fedscope.loggers.logger import logged
+from fedscope.loggers.trackers import Log
 
 
 class Recorder:
@@ -23,18 +25,19 @@ class Recorder:
         if name in self.fails.split():
             raise self.error
 
-    def open(self, run: RunFolder, settings: Mapping[str, object]) -> int:
+    @contextmanager
+    def __call__(self, run: RunFolder, settings: Mapping[str, object]) -> Iterator[tuple[int, Log]]:
         self._step("open")
         assert settings["dataset"] == "digits"
-        return self.done
+        try:
+            yield self.done, self.log
+        finally:
+            self._step("close")
 
     def log(self, round: int, metrics: Mapping[str, float]) -> None:
         self._step("log")
         assert 0 < metrics["accuracy"] <= 1
         self.rounds.append(round)
-
-    def close(self) -> None:
-        self._step("close")
 
 
 def third(run: RunFolder) -> Round:

@@ -8,9 +8,8 @@ import pytest
 
 from fedscope.checkpoints.file.layout import files
 from fedscope.checkpoints.registry.run_folder import RunFolder
-from fedscope.loggers.logger import key
-from fedscope.loggers.several import logged
-from fedscope.loggers.wandb import WandB
+from fedscope.loggers.logger import logged
+from fedscope.loggers.trackers import key, to_wandb
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +52,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Kept]]:
 @pytest.mark.usefixtures("in_time")
 def test_offline_files_lie_in_the_run_and_are_no_part_of_it(own: RunFolder) -> None:
     before = list(files(own.folder))
-    with logged(own, {"wandb": WandB()}, pytest.fail):
+    with logged(own, {"wandb": to_wandb}, pytest.fail):
         pass
     (written,) = (own.folder / "wandb").glob("offline-run-*/*.wandb")
     assert written.name == f"run-{key(own.manifest())}.wandb"
@@ -68,7 +67,7 @@ def test_a_continued_run_is_the_same_and_gets_no_round_twice(
     monkeypatch.setenv("WANDB_PROJECT", "thesis")
     notes: list[str] = []
     for _ in range(3):
-        with logged(own, {"wandb": WandB()}, notes.append) as log:
+        with logged(own, {"wandb": to_wandb}, notes.append) as log:
             log(own.metrics()[-1].edited(round=3))
     assert [one.steps for _, one in kept] == [[1, 2, 3], [], [3]]
     assert all(one.finished for _, one in kept)
@@ -86,6 +85,6 @@ def test_without_a_project_it_is_fedscope_s(
 ) -> None:
     monkeypatch.delenv("WANDB_PROJECT", raising=False)
     monkeypatch.chdir(tmp_path)
-    with logged(own, {"wandb": WandB()}, pytest.fail):
+    with logged(own, {"wandb": to_wandb}, pytest.fail):
         pass
     assert kept[0][0]["project"] == "fedscope"

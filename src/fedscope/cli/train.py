@@ -92,7 +92,7 @@ EXAMPLES = {
 @click.option("--name", shell_complete=completion.runs, help="Name of the run. [default: METHOD-DATASET]")
 @click.option("--resume", is_flag=True, help="Continue the run --name; a finished one with more --rounds.")
 @click.option("--log", "loggers", multiple=True, metavar="NAME", shell_complete=completion.loggers,
-              help="Send the metrics to tensorboard, wandb, mlflow or your own MODULE:FACTORY too; may be "
+              help="Send the metrics to tensorboard, wandb, mlflow or your own MODULE:FUNCTION too; may be "
               "repeated.")  # fmt: skip
 @click.option("--tensorboard", is_flag=True, help="The same as --log tensorboard.")
 @click.option("--dry-run", is_flag=True,

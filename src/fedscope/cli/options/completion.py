@@ -42,7 +42,7 @@ def names_of(kind: str) -> Complete:
 
 def loggers(_context: click.Context, _param: click.Parameter, typed: str) -> list[CompletionItem]:
     """Return the names of loggers that begin as typed."""
-    from fedscope.loggers.names import names
+    from fedscope.loggers.logger import names
 
     return [CompletionItem(name) for name in names() if name.startswith(typed)]
 

@@ -17,9 +17,7 @@ from fedscope.federated.parallel import workers
 from fedscope.federated.server.run_rounds import assist, train
 from fedscope.federated.server.run_summary import summary
 from fedscope.federated.setup.federation import Federation, local_settings, open_run, prepare
-from fedscope.loggers.logger import Logger
-from fedscope.loggers.names import logger
-from fedscope.loggers.several import logged
+from fedscope.loggers.logger import Logger, logged, logger
 from fedscope.process import has_bfloat16
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.train.curvature_probe import CurvatureProber

@@ -36,7 +36,7 @@ class TrainRequest:
     device: str = "auto"
     threads: int | None = None  # of each worker; None: the cores divided by the workers, or as before
     workers: int = 1
-    loggers: tuple[str, ...] = ()  # names of `fedscope.loggers.names`, that get the metrics too
+    loggers: tuple[str, ...] = ()  # names of `fedscope.loggers.logger`, that get the metrics too
     named: Mapping[str, str] = field(default_factory=dict)  # settings that must have an effect → their flags
 
 
