@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedscope.adoption.loop import RegisterRounds, State
+from fedscope.adoption.recorder import Recorder, State
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.main import call
@@ -22,7 +22,7 @@ def network(value: float) -> nn.Module:
 
 
 def test_rounds_count_themselves_and_the_end_finishes_the_run(tmp_path: Path) -> None:
-    with RegisterRounds(
+    with Recorder(
         "loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path, clients="last"
     ) as register:
         for t in (1, 2):
@@ -41,7 +41,7 @@ def test_rounds_count_themselves_and_the_end_finishes_the_run(tmp_path: Path) ->
 def test_what_is_there_at_an_exception_stays_unfinished(tmp_path: Path) -> None:
     with (
         pytest.raises(ZeroDivisionError),
-        RegisterRounds("loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path) as register,
+        Recorder("loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path) as register,
     ):
         register.round(network(1))
         raise ZeroDivisionError
@@ -50,7 +50,7 @@ def test_what_is_there_at_an_exception_stays_unfinished(tmp_path: Path) -> None:
 
 
 def test_without_a_context_finish_ends_it(tmp_path: Path) -> None:
-    register = RegisterRounds("loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path)
+    register = Recorder("loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path)
     register.finish()  # nothing is there yet
     register.round(network(1))
     register.finish()
@@ -62,7 +62,7 @@ def test_a_network_of_one_s_own_keeps_the_names_of_its_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Also where a folder of the run's name lies in the working directory."""
-    with RegisterRounds(
+    with Recorder(
         "loop", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path / "runs", method="mine"
     ) as register:
         register.round(network(1))

@@ -15,7 +15,6 @@ from fedscope.adoption.adding import add
 from fedscope.adoption.flower import watch
 from fedscope.adoption.identity import identify
 from fedscope.adoption.layouts import clients_of
-from fedscope.adoption.loop import RegisterRounds
 from fedscope.adoption.recorder import Recorder
 from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
@@ -254,7 +253,7 @@ def test_pfls_users_are_clients_by_their_number_alone(adapter: Any, app: Path) -
 
 
 def test_a_loop_tells_the_numbers_itself(app: Path) -> None:
-    with RegisterRounds(
+    with Recorder(
         "loop", model=NAMES[0], dataset=NAMES[1], registry=app / "runs", clients="last"
     ) as register:
         with pytest.raises(UserError, match="a client's number is a whole number from 0, not 'site-1'"):

@@ -58,12 +58,13 @@ def add(
             state = files.fitted(file, tensors, client)[1].state
             adopted.upload(client, state, newest or 0, told=layout.told, origin=origin)
         for earlier, file in layout.kept.items():
-            adopted.after_round(files.fitted(file, read(file))[1].state, earlier)
+            adopted.save(adopted.run.after_round(earlier), files.fitted(file, read(file))[1].state, earlier)
         for mean, file in layout.averages.items():
-            adopted.average(mean, files.fitted(file, read(file))[1].state, newest or 0)
+            state = files.fitted(file, read(file))[1].state
+            adopted.save(adopted.run.average(mean), state, newest or 0, average=mean)
         notes = (*files.notes, *layout.notes, *_odd(final.state))
         adopted.tell(notes)
-        adopted.final(final.state, newest or 0)
+        adopted.save(adopted.run.final, final.state, newest or 0)
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -15,7 +17,6 @@ from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError
 from fedscope.pairing import MENDS
-from fedscope.storage import move
 
 
 class Adopted:
@@ -38,54 +39,21 @@ class Adopted:
     ) -> None:
         data, self._rows = identity.data, identity.rows
         values = {"dataset": data.name, "model": model.name, **(known or {}), **identity.known}
-        stated = tuple(sorted(values))
-        self.settings = parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name)
-        self.model, self.data = model, data
-        self._newest: int | None = None
-        self.run: RunFolder = registry.create(
-            Manifest(
-                name=checked_name(name),
-                created=datetime.now(UTC).isoformat(),
-                settings=self.settings,
-                model=model,
-                data=data,
-                versions=versions(),
-                partial=True,
-                rows=self._rows.spec if self._rows else None,
-                added=Added(source=source, stated=stated, notes=(*identity.notes, *notes)),
-            ),
-            packed(self._rows) if self._rows else None,
+        self._what: dict[str, Any] = {
+            "settings": parse(Settings, {"method": UNKNOWN, "partition": UNKNOWN, **values}, name),
+            "model": model,
+            "data": data,
+            "versions": versions(),
+        }
+        manifest = Manifest(
+            name=checked_name(name),
+            created=datetime.now(UTC).isoformat(),
+            partial=True,
+            rows=self._rows.spec if self._rows else None,
+            added=Added(source=source, stated=tuple(sorted(values)), notes=(*identity.notes, *notes)),
+            **self._what,
         )
-
-    def info(
-        self,
-        round: int,
-        *,
-        client: int | None = None,
-        samples: int | None = None,
-        average: str = "cld",
-        told: Told = "run",
-        origin: str = "",
-    ) -> CheckpointInfo:
-        if client is None:
-            samples = sum(self._rows.spec.counts) if self._rows else self.data.train_samples
-        return CheckpointInfo.model_validate(
-            {
-                "run": self.run.name,
-                "kind": "global" if client is None else "client",
-                "round": round,
-                "client": client,
-                "average": average,
-                "samples": samples,
-                "settings": self.settings,
-                "model": self.model,
-                "data": self.data,
-                "versions": versions(),
-                "told": told,
-                "origin": origin,
-                "rows": self._rows.spec.sha256 if self._rows else "",
-            }
-        )
+        self.run: RunFolder = registry.create(manifest, packed(self._rows) if self._rows else None)
 
     def tell(self, notes: Sequence[str]) -> None:
         manifest = self.run.manifest()
@@ -93,28 +61,10 @@ class Adopted:
         added = manifest.added.model_copy(update={"notes": (*manifest.added.notes, *notes)})
         self.run.write_manifest(manifest.model_copy(update={"added": added}))
 
-    def final(self, state: Mapping[str, Tensor], round: int) -> None:
-        """Write the last global model, which finishes the run: call it last."""
-        save_checkpoint(self.run.final, state, self.info(round))
-
-    def newest(self, state: Mapping[str, Tensor], round: int) -> None:
-        """Write the newest global model of an unfinished run; the one before is kept as that of its round."""
-        if self._newest is not None:
-            move(self.run.last, self.run.after_round(self._newest), below=self.run.root)
-        save_checkpoint(self.run.last, state, self.info(round))
-        self._newest = round
-
-    def finish(self) -> None:
-        if self._newest is not None:
-            move(self.run.last, self.run.final, below=self.run.root)
-            self._newest = None
-
-    def after_round(self, state: Mapping[str, Tensor], round: int) -> None:
-        save_checkpoint(self.run.after_round(round), state, self.info(round))
-
-    def average(self, name: str, state: Mapping[str, Tensor], round: int) -> None:
-        """Write another newest global model: the mean of clients ``sel`` or ``all``."""
-        save_checkpoint(self.run.average(name), state, self.info(round, average=name))
+    def save(self, path: Path, state: Mapping[str, Tensor], round: int, average: str = "cld") -> None:
+        """Write a global model; the run's final one finishes it, and comes last."""
+        every = sum(self._rows.spec.counts) if self._rows else self._what["data"].train_samples
+        save_checkpoint(path, state, self._info(round, kind="global", average=average, samples=every))
 
     def upload(
         self,
@@ -132,10 +82,17 @@ class Adopted:
             counts = self._rows.spec.counts
             if client >= len(counts):
                 raise UserError(
-                    f"{self.data.name} has {len(counts)} clients from 0 up, and no client {client}"
+                    f"{self._what['data'].name} has {len(counts)} clients from 0 up, and no client {client}"
                 )
             samples = counts[client]
-        info = self.info(round, client=client, samples=samples or None, told=told, origin=origin)
-        save_checkpoint(self.run.client(client), state, info)
-        if keep:
-            save_checkpoint(self.run.client(client, round), state, info)
+        info = self._info(
+            round, kind="client", client=client, samples=samples or None, told=told, origin=origin
+        )
+        for path in (self.run.client(client), *([self.run.client(client, round)] if keep else [])):
+            save_checkpoint(path, state, info)
+
+    def _info(self, round: int, **about: object) -> CheckpointInfo:
+        rows = self._rows.spec.sha256 if self._rows else ""
+        return CheckpointInfo.model_validate(
+            {"run": self.run.name, "round": round, "rows": rows, **self._what, **about}
+        )

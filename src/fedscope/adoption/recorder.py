@@ -1,4 +1,10 @@
-"""Rounds and clients of a training that another program leads, registered while it runs."""
+"""Rounds and clients of a training that another program leads, registered while it runs.
+
+with Recorder("mine", model=network, dataset="mine", clients="last") as register:
+    for _ in range(rounds):
+        ...
+        register.round(network, {"accuracy": accuracy}, clients=uploads)
+"""
 
 import math
 import re
@@ -7,7 +13,8 @@ import warnings
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from torch import Tensor, nn
 
@@ -19,8 +26,10 @@ from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
 from fedscope.pairing import numbered
+from fedscope.storage import move
 
 Clients = Literal["none", "last", "all"]
+State = nn.Module | Mapping[str, Tensor]
 SCORES = ("accuracy", "loss", "train_loss")
 
 
@@ -54,7 +63,8 @@ class Recorder:
     """Registers a run: of each round first its clients' uploads, then the global model and its scores.
 
     The run is made with the first tensors, under the first name that is free. Until :meth:`finish` it counts
-    as unfinished, and has all that was registered.
+    as unfinished, and has all that was registered. As a context manager it finishes the run at the end; after
+    an exception the run stays, as unfinished.
 
     Args:
         name: of the run; ``NAME-2`` and so on where it is taken.
@@ -66,7 +76,13 @@ class Recorder:
     """
 
     def __init__(
-        self, name: str, *, model: str | nn.Module, dataset: str, source: str, **about: Unpack[Federated]
+        self,
+        name: str,
+        *,
+        model: str | nn.Module,
+        dataset: str,
+        source: str = "a training loop",
+        **about: Unpack[Federated],
     ) -> None:
         check_keywords(type(self), about, Federated)
         self._identity = identify(
@@ -154,8 +170,8 @@ class Recorder:
             return
         if not hasattr(client, "__index__") or client < 0:
             raise UserError(f"a client's number is a whole number from 0, not {client!r}")
-        state = self._state(tensors, f"the upload of client {client}")
-        self._written.upload(
+        adopted, state = self._fitted(tensors, f"the upload of client {client}")
+        adopted.upload(
             int(client), state, round, samples=samples, told=told, origin=origin, keep=self.clients == "all"
         )
 
@@ -167,7 +183,16 @@ class Recorder:
             tensors: as of :meth:`upload`.
             metrics: as of :meth:`note`.
         """
-        self._written_after(self._state(tensors, f"the model of round {round}"), round)
+        adopted, state = self._fitted(tensors, f"the model of round {round}")
+        run = adopted.run
+        if run.last.exists():
+            move(run.last, run.after_round(self.newest), below=run.root)
+        adopted.save(run.last, state, round)
+        now = time.perf_counter()
+        self._metrics[round] = Round.read(
+            {"round": round, **dict.fromkeys(SCORES), "seconds": now - self._clock}
+        )
+        self._clock = now
         self.note(round, metrics)
 
     def note(self, round: int, metrics: Mapping[str, Any]) -> None:
@@ -175,34 +200,58 @@ class Recorder:
 
         Each is a number, also of numpy or torch; None, or one that is not finite, counts as unknown.
         """
-        if round not in self._metrics:
+        if round not in self._metrics or self.run is None:
             return
         known = {name: _number(name, metrics[name]) for name in SCORES if metrics.get(name) is not None}
         finite = {name: score for name, score in known.items() if math.isfinite(score)}
         self._metrics[round] = self._metrics[round].edited(**finite)
-        self._written.run.write_metrics(self._metrics.values())
+        self.run.write_metrics(self._metrics.values())
 
     def finish(self) -> None:
         """Make the newest global model the run's final one."""
+        if self.run is not None and self.run.last.exists():
+            move(self.run.last, self.run.final, below=self.run.root)
+
+    def round(
+        self,
+        model: State,
+        metrics: Mapping[str, Any] | None = None,
+        *,
+        clients: Mapping[int, State] | None = None,
+        samples: Mapping[int, int] | None = None,
+    ) -> None:
+        """Register the next round of a loop of one's own.
+
+        Args:
+            model: the global model after it, or its state.
+            metrics: as of :meth:`note`.
+            clients: client → its model, or state, at the end of its local training.
+            samples: client → on how many it trained, where that is known.
+
+        Raises:
+            UserError: tensors that are not the network's, or a score that is no number.
+        """
+        number, counts = self.newest + 1, samples or {}
+        for client, upload in sorted((clients or {}).items()):
+            self.upload(number, client, _tensors(upload), samples=counts.get(client))
+        self.add(number, _tensors(model), metrics or {})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.finish()
+
+    def _fitted(self, tensors: Mapping[str, Tensor], what: str) -> tuple[Adopted, dict[str, Tensor]]:
+        """Return the run, which the first tensors make, and the network's state."""
         if self._adopted is not None:
-            self._adopted.finish()
-
-    @property
-    def _written(self) -> Adopted:
-        assert self._adopted is not None  # there were tensors
-        return self._adopted
-
-    def _written_after(self, state: Mapping[str, Tensor], round: int) -> None:
-        self._written.newest(state, round)
-        now = time.perf_counter()
-        self._metrics[round] = Round.read(
-            {"round": round, **dict.fromkeys(SCORES), "seconds": now - self._clock}
-        )
-        self._clock = now
-
-    def _state(self, tensors: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:
-        if self._adopted is not None:
-            return fit(tensors, self._wanted, what).state
+            return self._adopted, fit(tensors, self._wanted, what).state
         spec, fitted = self._identity.fitted(tensors, what)
         self._wanted = next(names for variant, names in self._identity.variants if variant == spec)
         known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
@@ -216,7 +265,11 @@ class Recorder:
             )  # fmt: skip
 
         self._adopted = self._registry.under_free_name(self._name, adopted)
-        return fitted.state
+        return self._adopted, fitted.state
+
+
+def _tensors(model: State) -> Mapping[str, Tensor]:
+    return model.state_dict() if isinstance(model, nn.Module) else model
 
 
 def scores(logged: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:

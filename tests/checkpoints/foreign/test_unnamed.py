@@ -74,7 +74,7 @@ def test_a_list_of_a_networks_own_names_is_taken_by_name() -> None:
         ([tensor for name, tensor in STATE.items() if "bn.r" not in name], "a list of 7 arrays"),
         (
             [tensor for name, tensor in FLOATS.items() if "bn.r" not in name],
-            r"as long as parameters\(\), which lack its bn.running_mean, bn.running_var; save its state_dict",
+            r"as long as parameters\(\), and lacks its bn.running_mean, bn.running_var; save its state_dict",
         ),
     ],
 )

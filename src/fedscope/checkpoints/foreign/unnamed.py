@@ -30,12 +30,47 @@ def without_names(
     Tensors are one vector under the name ``""``; or a list, below ``entry``, whose names end in ``0``, ``1``,
     … or ``arr_0``, ``arr_1``, …. ``wanted`` is ``network.state_dict(keep_vars=True)``.
     """
+    own: dict[int, str] = {}  # parameters, those that are shared once
+    for name, tensor in wanted.items():
+        if isinstance(tensor, nn.Parameter):
+            own.setdefault(id(tensor), name)
+    counted = [name for name in wanted if not counts_batches(name)]
+    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
+    orders = {
+        "state_dict()": list(wanted),
+        "state_dict(), without what counts batches": counted,
+        "parameters()": list(own.values()),
+    }
     if set(tensors) == {""}:
-        return _cut(tensors[""], wanted, what)
-    arrays = _list(tensors, entry)
-    if arrays is None or not set(wanted).isdisjoint(tensors):
-        return None
-    return _in_order(arrays, wanted, what)
+        vector = tensors[""]
+        arrays = _cut(vector, wanted, [orders["state_dict()"], orders["parameters()"]])
+        if arrays is None:
+            count = sum(wanted[name].numel() for name in own.values())
+            raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
+        form, note = "a flat vector", f"cut one vector of {len(vector)} numbers into {len(arrays)} tensors, "
+    else:
+        arrays = _list(tensors, entry)
+        if arrays is None or not set(wanted).isdisjoint(tensors):
+            return None
+        form, note = f"a list of {len(arrays)} arrays", f"named {len(arrays)} arrays "
+    faults = list[str]()
+    for order, names in orders.items():
+        if len(names) != len(arrays):
+            continue
+        odd = [
+            f"array {place} is {tuple(array.shape)}, {name} {tuple(wanted[name].shape)}"
+            for place, (array, name) in enumerate(zip(arrays, names, strict=True))
+            if array.shape != wanted[name].shape
+        ]
+        if names == orders["parameters()"] and kept:
+            faults.append(f"it is as long as {order}, and lacks its {listed(kept)}; save its state_dict()")
+        elif odd:
+            faults.append(f"in the order of {order} {listed(odd, 3)}")
+        else:
+            found = dict(zip(names, arrays, strict=True))
+            return _completed(found, wanted, own), f"{note}in the order of the network's {order}"
+    explained = "; ".join(faults) or f"the network has {len(wanted)} tensors, {len(own)} of them parameters"
+    raise UserError(f"{what} is {form} that does not fit the network: {explained}")
 
 
 def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
@@ -52,31 +87,14 @@ def _list(tensors: Mapping[str, Tensor], entry: str) -> list[Tensor] | None:
     return [places[place] for place in range(len(places))]
 
 
-def _in_order(arrays: list[Tensor], wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    """Name the arrays in the first order of the network's tensors that has as many, of the same shapes."""
-    own = _parameters(wanted)
-    counted = [name for name in wanted if not counts_batches(name)]
-    orders = {"state_dict()": list(wanted), "state_dict(), without what counts batches": counted}
-    kept = [name for name in counted if not isinstance(wanted[name], nn.Parameter)]
-    faults = list[str]()
-    if not kept:
-        orders["parameters()"] = list(own.values())
-    elif len(arrays) == len(own):
-        faults.append(f"it is as long as parameters(), which lack its {listed(kept)}; save its state_dict()")
-    for order, names in orders.items():
-        if len(names) != len(arrays):
-            continue
-        odd = [
-            f"array {place} is {tuple(array.shape)}, {name} {tuple(wanted[name].shape)}"
-            for place, (array, name) in enumerate(zip(arrays, names, strict=True))
-            if array.shape != wanted[name].shape
-        ]
-        if not odd:
-            note = f"named {len(arrays)} arrays in the order of the network's {order}"
-            return _completed(dict(zip(names, arrays, strict=True)), wanted, own), note
-        faults.append(f"in the order of {order} {listed(odd, 3)}")
-    explained = "; ".join(faults) or f"the network has {len(wanted)} tensors, {len(own)} of them parameters"
-    raise UserError(f"{what} is a list of {len(arrays)} arrays that does not fit the network: {explained}")
+def _cut(vector: Tensor, wanted: Mapping[str, Tensor], orders: list[list[str]]) -> list[Tensor] | None:
+    """Return a vector's pieces in the first order that has as many numbers; None: there is none."""
+    for names in orders:
+        sizes = [wanted[name].numel() for name in names]
+        if is_dense(vector) and vector.shape == (sum(sizes),):
+            pieces = zip(names, vector.split(sizes), strict=True)
+            return [piece.view(wanted[name].shape) for name, piece in pieces]
+    return None
 
 
 def _completed(
@@ -90,29 +108,3 @@ def _completed(
         return torch.zeros(tensor.shape, dtype=tensor.dtype) if found is None else found
 
     return {name: of(name) for name in wanted}
-
-
-def _parameters(wanted: Mapping[str, Tensor]) -> dict[int, str]:
-    names = dict[int, str]()
-    for name, tensor in wanted.items():
-        if isinstance(tensor, nn.Parameter):
-            names.setdefault(id(tensor), name)
-    return names
-
-
-def _cut(vector: Tensor, wanted: Mapping[str, Tensor], what: str) -> tuple[dict[str, Tensor], str]:
-    own = _parameters(wanted)
-    kept = [name for name, tensor in wanted.items() if not isinstance(tensor, nn.Parameter)]
-    count = sum(wanted[name].numel() for name in own.values())
-    whole = vector.shape == (sum(tensor.numel() for tensor in wanted.values()),)
-    if not is_dense(vector) or not (whole or vector.shape == (count,)):
-        raise UserError(f"{what} is an array {tuple(vector.shape)}; the network has {count} parameters")
-    if kept and not whole:
-        raise UserError(
-            f"{what} is a flat vector, which lacks the network's {listed(kept)}; take a state_dict"
-        )
-    names = list(wanted) if whole else list(own.values())
-    pieces = vector.split([wanted[name].numel() for name in names])
-    state = {name: piece.view(wanted[name].shape) for name, piece in zip(names, pieces, strict=True)}
-    note = f"cut one vector of {len(vector)} numbers into {len(names)} tensors, in the network's order"
-    return _completed(state, wanted, own), note
