@@ -58,7 +58,7 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     ),
     "final: round": (told("final.pt", round=1), "final.pt", "is of round 1 of 2"),
     "final: average": (told("final.pt", average="all"), "final.pt", "average 'all'"),
-    "final: a client's": (told("final.pt", kind="client", client=0), "final.pt", "holds a client model"),
+    "final: a client's": (told("final.pt", kind="client", client=0), "final.pt", "kind 'client'"),
     "final: of client": (told("final.pt", client=0), "final.pt", "client 0"),
     "final: samples": (told("final.pt", samples=7), "final.pt", "claims 7 samples"),
     "final: weights": (
@@ -72,7 +72,7 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
         lambda run: told("final.pt", data=run.manifest().data.model_copy(update={"fingerprint": "0"}))(run),
         "final.pt", "data",
     ),
-    "kept: round": (told("round-0002.pt", round=1), "round-0002.pt", "holds the model of round 1"),
+    "kept: round": (told("round-0002.pt", round=1), "round-0002.pt", "holds round 1"),
     "kept: missing": (removed("round-0002.pt"), "round-0002.pt", "missing"),
     "kept: before its round": (
         both(described(extended=(1,)), shortened),
@@ -86,9 +86,9 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
         told("round-0002/all.pt", average="sel"), "round-0002/all.pt", "average 'sel'",
     ),
     "all of a round: missing": (removed("round-0002/all.pt"), "round-0002/all.pt", "missing"),
-    "initial: round": (told("initial.pt", round=1), "initial.pt", "holds the model of round 1"),
+    "initial: round": (told("initial.pt", round=1), "initial.pt", "holds round 1"),
     "initial: missing": (removed("initial.pt"), "initial.pt", "missing"),
-    "anchor: round": (told("round-0002/anchor.pt", round=2), "round-0002/anchor.pt", "of round 2"),
+    "anchor: round": (told("round-0002/anchor.pt", round=2), "round-0002/anchor.pt", "holds round 2"),
     "anchor: weights": (
         weighted("round-0001/anchor.pt", lambda state: state["fc2.bias"].add_(1)),
         "round-0001/anchor.pt", "is not the model in initial.pt",
@@ -101,7 +101,7 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "rows: none": (described(rows=None), "rows.zz", "says nothing"),
     "rows: a checkpoint's": (told("final.pt", rows="0" * 64), "final.pt", "rows are not the manifest's"),
     "rows: of a round": (copied("rows.zz", "round-0001/rows.zz"), "round-0001/rows.zz", "says nothing"),
-    "a client's number": (copied("clients/0000.pt", "clients/0001.pt"), "clients/0001.pt", "of client 0"),
+    "a client's number": (copied("clients/0000.pt", "clients/0001.pt"), "clients/0001.pt", "holds client 0"),
     "a client's samples": (told("clients/0000.pt", samples=999), "clients/0000.pt", "999 samples"),
     "a client's round": (told("clients/0000.pt", round=9), "clients/0000.pt", "round 9"),
     "a client's copy": (
@@ -118,7 +118,7 @@ FORGED: dict[str, tuple[Forge, str, str]] = {
     "a client's upload: missing": (
         lambda run: removed(f"round-0001/clients/{first(run):04d}.pt")(run), "round-0001/clients/", "missing",
     ),
-    "a client too many": (copied("clients/0000.pt", "clients/0003.pt"), "clients/0003.pt", "of client 0"),
+    "a client too many": (copied("clients/0000.pt", "clients/0003.pt"), "clients/0003.pt", "holds client 0"),
     "state: checks": (remembered("state/round-0002/state.json", checks=[]), "state.json", "no check"),
     "state: no list": (removed("state/round-0002/state.json"), "state.json", "missing"),
     "state: no rows": (removed("latest/round-0002/clients.f32"), "latest/round-0002", "clients.f32"),

@@ -299,7 +299,7 @@ def test_verify_names_every_fault(fedscope: Command, run: RunFolder, tmp_path: P
         "gone/notes.txt": "belongs to no run of ours",
         "loose.pt": "belongs to no run",
         "mixed/best.pt": "weights do not match its content hash",
-        "mixed/clients/0000.pt": "holds the model of client 1",
+        "mixed/clients/0000.pt": "holds client 1",
     }.items():
         assert any(line.startswith(f"{path}: ") and problem in line for line in done.out.splitlines()), path
     assert fedscope(*verify, "whole").code == 0

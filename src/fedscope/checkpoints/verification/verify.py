@@ -2,7 +2,7 @@
 
 One function checks a run, :func:`verify_run`, wherever its folder lies and whatever name it is to get: every
 byte against its hash, and every claim of a file against the others
-(:mod:`fedscope.checkpoints.verification.contradictions`).
+(:mod:`fedscope.checkpoints.verification.claims`).
 """
 
 import os
@@ -17,8 +17,8 @@ from fedscope.checkpoints.registry import index
 from fedscope.checkpoints.registry.client_rows import read_rows
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.verification import contradictions, due
-from fedscope.checkpoints.verification.account import Account, LoadedCheckpoint
+from fedscope.checkpoints.verification import claims
+from fedscope.checkpoints.verification.claims import Account, LoadedCheckpoint
 from fedscope.errors import BusyError, UserError
 
 _LEFT_OVER = "left over by a process that was killed; delete it"
@@ -65,9 +65,9 @@ def verify_run(
     found: dict[str, str] = {}
     if manifest.name != name:
         found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
-    for problem in contradictions.manifest_problems(account, files):
+    for problem in claims.manifest_problems(account, files):
         found.setdefault("manifest.json", problem)
-    for problem in contradictions.metrics_problems(account):
+    for problem in claims.metrics_problems(account):
         found.setdefault("metrics.jsonl", problem)
     for file in files:
         report(f"{name}/{file}")
@@ -75,11 +75,11 @@ def verify_run(
         if wrong:
             found[file] = wrong
             yield Fault(f"{name}/{file}", wrong)
-    for file, problem in contradictions.joint_problems(loaded):
+    for file, problem in claims.joint_problems(loaded):
         if file not in found:
             found[file] = problem
             yield Fault(f"{name}/{file}", problem)
-    for file in sorted(due.expected(account, files) - set(files)):
+    for file in sorted(claims.expected(account, files) - set(files)):
         yield Fault(f"{name}/{file}", "is missing; restore it from a copy")
 
 
@@ -127,7 +127,7 @@ def _checkpoint_problem(
     path: Path, name: str, account: Account, loaded: list[LoadedCheckpoint]
 ) -> str | None:
     found = load_checkpoint(path)
-    problem = contradictions.checkpoint_problem(name, found.info, account)
+    problem = claims.checkpoint_problem(name, found.info, account)
     known = account.manifest.checkpoints_deleted.get(name, found.sha256)
     if known != found.sha256 and not account.manifest.extended:  # else it may be a later round's
         problem = problem or "is another model than was deleted, by its hash; pull that again"

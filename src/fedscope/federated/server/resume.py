@@ -5,8 +5,7 @@ from importlib.metadata import version
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.run_registry import RunFolder
-from fedscope.checkpoints.verification.account import Account
-from fedscope.checkpoints.verification.contradictions import foreign_problem
+from fedscope.checkpoints.verification.claims import Account, foreign_problem
 from fedscope.errors import UserError
 from fedscope.federated.parallel.memory import Memory
 from fedscope.federated.parallel.training_round import TrainingRound
