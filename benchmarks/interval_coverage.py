@@ -36,7 +36,7 @@ from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
 from fedscope.own import is_own
 from fedscope.process import set_up
 from fedscope.statistics.standard_errors import effective_number
-from fedscope.storage.writing import write_bytes, write_text
+from fedscope.storage import write_bytes, write_text
 from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.resources import BATCHES
 from fedscope.workflows.sources.problem import Problem, load

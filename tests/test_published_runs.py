@@ -9,8 +9,9 @@ from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.contents import File
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.travel.journeys import pull_run, read_list
 from fedscope.checkpoints.travel.places import remote, runs_at
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.push import read_list
 from fedscope.checkpoints.verification.verify import verify_run
 
 PROJECT = Path(__file__).parents[1]

@@ -26,7 +26,7 @@ KNOWN = {
     ("checkpoints/file/code.py", "path.read_bytes"),
     ("checkpoints/file/checkpoint.py", "torch.save"),
     ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there
-    ("checkpoints/travel/journeys.py", "shutil.copyfileobj"),
+    ("checkpoints/travel/pull.py", "shutil.copyfileobj"),
     ("checkpoints/travel/places.py", "self._files.open"),  # of fsspec: elsewhere than here
     ("checkpoints/travel/history.py", "TemporaryDirectory"),  # of a history without files
     ("workflows/catalogues.py", "file.read_bytes"),

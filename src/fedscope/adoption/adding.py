@@ -1,7 +1,7 @@
 """Files that another program wrote, as a run of the registry."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
@@ -10,8 +10,6 @@ from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import Identity
 from fedscope.adoption.layouts import RunLayout, look
 from fedscope.checkpoints.file.checkpoint import listed
-from fedscope.checkpoints.file.schema import ModelSpec
-from fedscope.checkpoints.foreign.fitting import Fitted
 from fedscope.checkpoints.foreign.tensor_files import read
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.registry.whose import pairing_in
@@ -45,26 +43,24 @@ def add(
     layout = look(path, clients)
     newest = layout.round if round is None else round
     files = _Files(identity, {"--entry": entry, "--client-entry": client_entry or entry}, bn)
-    spec, final = files.fitted(layout.final, read(layout.final))
-    files.identity = replace(identity, variants=tuple(v for v in identity.variants if v[0] == spec))
+    final = files.state(layout.final, read(layout.final))
     values = dict(known or {})
     if newest:
         values.setdefault("rounds", newest)
     if count := _count(layout):
         values.setdefault("clients", count)
-    adopted = Adopted(registry, name, spec, files.identity, source=f"{path}: {layout.title}", known=values)
+    adopted = Adopted(registry, name, files.identity, source=f"{path}: {layout.title}", known=values)
     try:
         for client, file, origin, tensors in layout.uploads():
-            state = files.fitted(file, tensors, client)[1].state
+            state = files.state(file, tensors, client)
             adopted.upload(client, state, newest or 0, told=layout.told, origin=origin)
         for earlier, file in layout.kept.items():
-            adopted.save(adopted.run.after_round(earlier), files.fitted(file, read(file))[1].state, earlier)
+            adopted.save(adopted.run.after_round(earlier), files.state(file, read(file)), earlier)
         for mean, file in layout.averages.items():
-            state = files.fitted(file, read(file))[1].state
-            adopted.save(adopted.run.average(mean), state, newest or 0, average=mean)
-        notes = (*files.notes, *layout.notes, *_odd(final.state))
+            adopted.save(adopted.run.average(mean), files.state(file, read(file)), newest or 0, mean)
+        notes = (*files.notes, *layout.notes, *_odd(final))
         adopted.tell(notes)
-        adopted.save(adopted.run.final, final.state, newest or 0)
+        adopted.save(adopted.run.final, final, newest or 0)
     except BaseException:
         remove_tree(adopted.run.folder, below=registry.root)
         raise
@@ -82,16 +78,18 @@ class _Files:
     names: list[str] = field(default_factory=list)  # the global model's first
     changes: dict[str, list[str]] = field(default_factory=dict)  # note → the files that it is of
 
-    def fitted(
+    def state(
         self, file: Path, tensors: Mapping[str, Tensor], client: int | None = None
-    ) -> tuple[ModelSpec, Fitted]:
-        flag = "--entry" if client is None else "--client-entry"
-        what = f"{file} (client {client})" if client is not None else str(file)
-        spec, fitted = self.identity.fitted(tensors, what, self.entries[flag], flag=flag, bn=self.bn)
+    ) -> dict[str, Tensor]:
+        """Return a model's state; the network's variant that the first file fits is that of all."""
+        flag, which = ("--entry", "") if client is None else ("--client-entry", f" (client {client})")
+        self.identity, fitted = self.identity.fitted(
+            tensors, f"{file}{which}", self.entries[flag], flag=flag, bn=self.bn
+        )
         self.names.append(file.name if client is None else f"client {client}")
         for note in fitted.notes:
             self.changes.setdefault(note, []).append(self.names[-1])
-        return spec, fitted
+        return fitted.state
 
     @property
     def notes(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedscope.adoption.identity import Identity
 from fedscope.checkpoints.file.checkpoint import save_checkpoint, versions
 from fedscope.checkpoints.file.fields import UNKNOWN, checked_name, parse
-from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest, ModelSpec
+from fedscope.checkpoints.file.schema import Added, CheckpointInfo, Manifest
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.client_rows import packed
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
@@ -22,21 +22,21 @@ from fedscope.pairing import MENDS
 class Adopted:
     """Writes a run that another program trained; its ``name`` must not be taken.
 
-    ``known`` are settings by the names of :class:`Settings`, the others count as unknown; ``notes`` say what
-    was renamed or left out.
+    Its network is the first variant of ``identity``. ``known`` are settings by the names of
+    :class:`Settings`, the others count as unknown; ``notes`` say what was renamed or left out.
     """
 
     def __init__(
         self,
         registry: RunRegistry,
         name: str,
-        model: ModelSpec,
         identity: Identity,
         *,
         source: str,
         known: Mapping[str, object] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
+        (model, _), *_ = identity.variants
         data, self._rows = identity.data, identity.rows
         values = {"dataset": data.name, "model": model.name, **(known or {}), **identity.known}
         self._what: dict[str, Any] = {

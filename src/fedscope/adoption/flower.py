@@ -59,7 +59,7 @@ class _Watch:
         given.apply_defaults()
         self.recorder.rounds = given.arguments.get("num_rounds", self.recorder.rounds)
         if evaluate := given.arguments.get("evaluate_fn"):
-            given.arguments["evaluate_fn"] = partial(self._evaluated, evaluate)
+            given.arguments["evaluate_fn"] = partial(self.evaluate, evaluate)
         result = inner(*given.args, **given.kwargs)
         self.recorder.finish()
         return result
@@ -95,16 +95,7 @@ class _Watch:
         self.recorder.note(server_round, {"loss": loss, **dict(found or {})})
         return result
 
-    def evaluate(self, inner: Hook, server_round: int, parameters: Any) -> Any:
-        result = inner(server_round, parameters)
-        if result is not None:
-            self.recorder.note(server_round, {"loss": result[0], **dict(result[1] or {})})
-        return result
-
-    def _evaluated(self, evaluate: Hook, server_round: int, arrays: Any) -> Any:
-        result = evaluate(server_round, arrays)
-        self.recorder.note(server_round, dict(result or {}))
-        return result
+    evaluate = aggregate_evaluate  # of the server's own model
 
     def _upload(
         self,

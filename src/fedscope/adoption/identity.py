@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from fedscope.checkpoints.file.schema import DataSpec, ModelSpec
-from fedscope.checkpoints.foreign.arrays import read_arrays
 from fedscope.checkpoints.foreign.fitting import STATISTICS, Fitted, fit
+from fedscope.checkpoints.foreign.tensor_files import read_arrays
 from fedscope.checkpoints.registry.client_rows import ClientRows, Rows
 from fedscope.choices import BatchNormMode
 from fedscope.data.augment import Pipeline
@@ -89,12 +89,14 @@ class Identity:
         *,
         flag: str = "--entry",
         bn: BatchNormMode = "eval",
-    ) -> tuple[ModelSpec, Fitted]:
+    ) -> tuple["Identity", Fitted]:
+        """Return the identity with the variant that is fitted alone, and that network's state."""
         refusal: UserError | None = None
         for spec, wanted in self.variants:
             unread = [name for name in wanted if name.endswith(STATISTICS)]
             try:
-                return spec, fit(tensors, wanted, what, entry=entry, flag=flag, statistics=unread, bn=bn)
+                fitted = fit(tensors, wanted, what, entry=entry, flag=flag, statistics=unread, bn=bn)
+                return replace(self, variants=((spec, wanted),)), fitted
             except UserError as error:
                 refusal = refusal or error
         assert refusal is not None

@@ -19,8 +19,11 @@ from fedscope.checkpoints.foreign.tensor_files import SHARDED, SINGLE, clients_i
 from fedscope.choices import Told
 from fedscope.errors import UserError, no_file
 
-_MEAN = re.compile(r"([0-9]{1,9})_com_(cld|sel|all)\.pt")
-_SERIES = (  # of a file for each round: title, name
+_SERIES = (  # of a file for each round, or for each mean of a round: title, name
+    (
+        "R_com_sel.pt, R_com_all.pt, R_com_cld.pt (FedDyn)",
+        r"(?P<round>[0-9]{1,9})_com_(?P<mean>cld|sel|all)\.pt",
+    ),
     (
         "a file of each round (Flower)",
         r"(?:[a-z]+[-_])*round[-_]?(?P<round>[0-9]{1,9})(?:[-_][a-z]+)*\.(?:npz|pt|pth|safetensors)",
@@ -99,7 +102,7 @@ def look(path: Path, clients: Sequence[Path] | Mapping[int, Path] = ()) -> RunLa
             f"{next(iter(named.values())).name} has a client's number in its name and {bare[0].name} has "
             "none; give each as --client K=FILE"
         )
-    return replace(layout, clients=named, rows=None)
+    return replace(layout, clients=named, rows=None, told="name")
 
 
 def clients_of(texts: Sequence[str]) -> tuple[Path, ...] | dict[int, Path]:
@@ -134,7 +137,7 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLa
             return RunLayout(title, file, clients=beside(file.parent, ""), notes=notes)
     if all((path / name).is_file() for name in _OF_PFL):
         return RunLayout("checkpoint.pt and central_optimizer.pt (pfl)", path / _OF_PFL[0])
-    layout = _means(path) or _rounds(path, beside)
+    layout = _rounds(path, beside)
     if layout is None:
         kept = sorted({match[1] for file in path.iterdir() if (match := _DATED.fullmatch(file.name))})
         raise UserError(
@@ -148,43 +151,29 @@ def _layout(path: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLa
 
 
 def _rounds(folder: Path, beside: Callable[[Path, str], dict[int, Path]]) -> RunLayout | None:
+    names = sorted(path.name for path in folder.iterdir())
     for title, form in _SERIES:
-        matches = [re.fullmatch(form, path.name, re.IGNORECASE) for path in sorted(folder.iterdir())]
-        found = [match for match in matches if match]
-        of_round = dict[int, Path]()
+        found = [match for name in names if (match := re.fullmatch(form, name, re.IGNORECASE))]
+        kept = dict[int, dict[str, Path]]()
         for match in found:
-            if (round := int(match["round"])) in of_round:
-                one = of_round[round].name
-                raise UserError(f"{one} and {match[0]} are both of round {round}; name one file")
-            of_round[round] = folder / match[0]
-        if len({match[0][: match.start("round")] + match[0][match.end("round") :] for match in found}) > 1:
+            means, mean = kept.setdefault(int(match["round"]), {}), match.groupdict().get("mean", "cld")
+            if mean in means:
+                one = means[mean].name
+                raise UserError(f"{one} and {match[0]} are both of round {match['round']}; name one file")
+            means[mean] = folder / match[0]
+        others = {
+            (m[0][: m.start("round")], m[0][m.end("round") :]) for m in found if "mean" not in m.re.groupindex
+        }
+        if len(others) > 1:
             raise UserError(f"{folder} holds rounds of several trainings; name one file")
         if found:
             newest = max(found, key=lambda match: int(match["round"]))
-            clients = beside(folder, newest[0][: newest.end("round")])
             round = int(newest["round"])
-            return RunLayout(title, of_round.pop(round), round, of_round, clients=clients)
+            averages = {mean: path for mean, path in kept[round].items() if mean != "cld"}
+            finals = {of: means.get("cld") or means.get("sel") or means["all"] for of, means in kept.items()}
+            final, rows = finals.pop(round), folder / f"{round}_clnt_params_list.npy"
+            if rows.is_file():
+                return RunLayout(title, final, round, finals, averages, rows=rows, told="row")
+            clients = beside(folder, newest[0][: newest.end("round")])
+            return RunLayout(title, final, round, finals, averages, clients)
     return None
-
-
-def _means(folder: Path) -> RunLayout | None:
-    rounds: dict[int, dict[str, Path]] = {}
-    for path in sorted(folder.iterdir()):
-        if match := _MEAN.fullmatch(path.name):
-            rounds.setdefault(int(match[1]), {})[match[2]] = path
-    if not rounds:
-        return None
-    newest = max(rounds)
-    of_round = {
-        round: files.get("cld") or files.get("sel") or files["all"] for round, files in rounds.items()
-    }
-    rows = folder / f"{newest}_clnt_params_list.npy"
-    return RunLayout(
-        "R_com_sel.pt, R_com_all.pt, R_com_cld.pt (FedDyn)",
-        of_round.pop(newest),
-        newest,
-        of_round,
-        {name: path for name, path in rounds[newest].items() if name != "cld"},
-        rows=rows if rows.is_file() else None,
-        told="row",
-    )

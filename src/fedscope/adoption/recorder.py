@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from fedscope.adoption.adopted import Adopted
 from fedscope.adoption.identity import identify
 from fedscope.checkpoints.file.schema import Round
-from fedscope.checkpoints.foreign.fitting import fit
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import Told
 from fedscope.errors import UserError, check_keywords
@@ -94,7 +93,6 @@ class Recorder:
         self.clients: Clients = about.get("clients", "none")
         self.rounds, self._method = about.get("rounds"), about.get("method")
         self._adopted: Adopted | None = None
-        self._wanted: Mapping[str, Tensor] = {}
         self._metrics: dict[int, Round] = {}
         self._numbers: dict[object, int] = {}  # of nodes and users
         self._holders: dict[int, tuple[object, int, bool]] = {}  # number → node, round, whether it said so
@@ -250,21 +248,19 @@ class Recorder:
 
     def _fitted(self, tensors: Mapping[str, Tensor], what: str) -> tuple[Adopted, dict[str, Tensor]]:
         """Return the run, which the first tensors make, and the network's state."""
-        if self._adopted is not None:
-            return self._adopted, fit(tensors, self._wanted, what).state
-        spec, fitted = self._identity.fitted(tensors, what)
-        self._wanted = next(names for variant, names in self._identity.variants if variant == spec)
-        known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
-        known |= {"method": self._method} if self._method else {}
-        known |= {"rounds": self.rounds} if self.rounds else {}
+        self._identity, fitted = self._identity.fitted(tensors, what)
+        if self._adopted is None:
+            known: dict[str, object] = {"save_clients": self.clients, "keep_every": 1}
+            known |= {"method": self._method} if self._method else {}
+            known |= {"rounds": self.rounds} if self.rounds else {}
 
-        def adopted(name: str) -> Adopted:
-            return Adopted(
-                self._registry, name, spec, self._identity,
-                source=self._source, known=known, notes=fitted.notes,
-            )  # fmt: skip
+            def adopted(name: str) -> Adopted:
+                return Adopted(
+                    self._registry, name, self._identity,
+                    source=self._source, known=known, notes=fitted.notes,
+                )  # fmt: skip
 
-        self._adopted = self._registry.under_free_name(self._name, adopted)
+            self._adopted = self._registry.under_free_name(self._name, adopted)
         return self._adopted, fitted.state
 
 

@@ -16,9 +16,27 @@ if sys.platform == "win32":
         "install and run it inside WSL (https://learn.microsoft.com/windows/wsl/install)"
     )
 
+from fedscope.storage.changing import (
+    append,
+    appended,
+    atomic_file,
+    atomic_folder,
+    cache_dir,
+    check_target,
+    expire,
+    is_writable,
+    make_folder,
+    move,
+    new_file,
+    remove,
+    remove_empty,
+    remove_tree,
+    touch,
+    write_bytes,
+    write_text,
+)
 from fedscope.storage.door import is_folder
 from fedscope.storage.locks import locked
-from fedscope.storage.places import cache_dir, check_target, is_writable
 from fedscope.storage.reading import (
     MOST_BYTES,
     open_regular,
@@ -27,18 +45,6 @@ from fedscope.storage.reading import (
     read_text,
     read_toml,
     regular,
-)
-from fedscope.storage.removing import expire, move, remove, remove_empty, remove_tree
-from fedscope.storage.writing import (
-    append,
-    appended,
-    atomic_file,
-    atomic_folder,
-    make_folder,
-    new_file,
-    touch,
-    write_bytes,
-    write_text,
 )
 
 __all__ = [

@@ -11,8 +11,12 @@ import pytest
 import torch
 
 from fedscope.checkpoints.file.checkpoint import read_content
-from fedscope.checkpoints.file.container import check_before_containers, check_checkpoint
-from fedscope.checkpoints.file.pickles import ExtentError, check_pickle
+from fedscope.checkpoints.file.container import (
+    ExtentError,
+    check_before_containers,
+    check_checkpoint,
+    check_pickle,
+)
 from fedscope.checkpoints.foreign.tensor_files import read
 from fedscope.cli.main import call
 from fedscope.errors import UserError
@@ -68,7 +72,7 @@ def test_a_key_that_would_be_hashed_for_ever_is_not(
 
 
 def test_a_text_is_named_again_as_often_as_one_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscope.checkpoints.file.pickles.MOST_ENTRIES", 20)
+    monkeypatch.setattr("fedscope.checkpoints.file.container.MOST_ENTRIES", 20)
     assert check_pickle(io.BytesIO(dumps(["name"] * 100)))
     with pytest.raises(ExtentError, match="many entries"):
         check_pickle(io.BytesIO(dumps([("a", "b")] * 12)))

@@ -12,7 +12,7 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint, save_checkpoin
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.history import history, pull_deleted
-from fedscope.checkpoints.travel.journeys import Journey
+from fedscope.checkpoints.travel.push import Journey
 from fedscope.checkpoints.verification.verify import elsewhere, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import info, small_run, state

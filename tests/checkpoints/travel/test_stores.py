@@ -18,8 +18,9 @@ from types import SimpleNamespace
 import pytest
 
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.journeys import pull_run, push_run
 from fedscope.checkpoints.travel.places import Remote, remote, runs_at
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.push import push_run
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run

@@ -17,10 +17,11 @@ from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel import journeys
+from fedscope.checkpoints.travel import push
 from fedscope.checkpoints.travel.archive import export_run, import_run
-from fedscope.checkpoints.travel.journeys import Journey, pull_run, push_run, read_list
 from fedscope.checkpoints.travel.places import Folder, remote, runs_at
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.push import Journey, push_run, read_list
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests.checkpoints.cases import small_run
@@ -447,7 +448,7 @@ def test_a_run_in_training_is_not_pushed(
         with pytest.raises(UserError, match="training"), run.locked():
             pass
 
-    monkeypatch.setattr(journeys, "check_run", check)
+    monkeypatch.setattr(push, "check_run", check)
     pushed(run, Counted(tmp_path / "place"))  # nor trained while it is pushed
     with run.locked(), pytest.raises(UserError, match="training"):
         pushed(run, Counted(tmp_path / "place"))
@@ -521,7 +522,7 @@ def test_no_part_more_than_listed_is_taken(place: Counted, tmp_path: Path) -> No
 def test_what_is_on_the_way_is_told_before_it_has_arrived(
     place: Counted, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(journeys, "LOOK", 0.01)
+    monkeypatch.setattr(push, "LOOK", 0.01)
     told, seen = threading.Event(), list[tuple[int, int | None, str]]()
 
     class Slow(Counted):
@@ -546,7 +547,7 @@ def test_what_is_on_the_way_is_told_before_it_has_arrived(
         if done and files.startswith("0 of"):
             told.set()
 
-    monkeypatch.setattr(journeys, "KB", 1)
+    monkeypatch.setattr(push, "KB", 1)
     if way == "pull":
         pull_run(RunRegistry(tmp_path / "there"), Slow(place.root), "small", report)
     else:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.travel.journeys import push_run
 from fedscope.checkpoints.travel.places import remote
+from fedscope.checkpoints.travel.push import push_run
 from tests.checkpoints.cases import small_run
 from tests.cli.conftest import Command
 

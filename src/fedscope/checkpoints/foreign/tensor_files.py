@@ -8,7 +8,10 @@ becomes a name (``state_dict.model.fc.weight``), and what is no tensor is left o
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from zipfile import ZipFile
 
+import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -16,14 +19,14 @@ from torch import Tensor
 from fedscope.checkpoints.file.checkpoint import is_described, load_checkpoint, read_content
 from fedscope.checkpoints.file.other_programs import check_whole
 from fedscope.checkpoints.file.stand_ins import Array, Value
-from fedscope.checkpoints.foreign.arrays import read_array, read_arrays
 from fedscope.errors import UserError, no_file
-from fedscope.storage import read_bytes
+from fedscope.storage import read_bytes, regular
 from fedscope.storage.limits import parse_json
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")  # of a folder as Hugging Face's libraries write it
 SHARDED = tuple(f"{name}.index.json" for name in SINGLE)
 DEEPEST = 8
+MOST_EXPANSION = 100  # times the size of an .npz, of what its compressed members claim to hold
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".npz")
 _CLIENT = re.compile(
     r"client[_. -]?(?:(?:id|no|model|net|weights|state)[_. -]?)?([0-9]{1,9})(?=[_ -]|\.(?![0-9])|$)",
@@ -44,7 +47,7 @@ def read(path: Path) -> dict[str, Tensor]:
     elif path.suffix == ".safetensors":
         tensors = _safetensors(path)
     elif path.suffix == ".npy":
-        tensors = {"": read_array(path)}
+        tensors = {"": _array(path)}
     elif path.suffix == ".npz":
         tensors = read_arrays(path)
     else:
@@ -55,6 +58,21 @@ def read(path: Path) -> dict[str, Tensor]:
     if not tensors:
         raise UserError(f"{path} holds no tensors; save model.state_dict()")
     return tensors
+
+
+def read_arrays(path: Path) -> dict[str, Tensor]:
+    """Return the arrays of an ``.npz`` by name; ``numpy.savez(FILE, *arrays)`` names them ``arr_0``, …."""
+    try:
+        with ZipFile(regular(path)) as archive:
+            claimed = sum(member.file_size for member in archive.infolist())
+        if claimed > MOST_EXPANSION * path.stat().st_size:
+            raise ValueError(f"it claims {claimed} bytes")
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    except Exception as error:  # whatever zipfile and numpy raise on them
+        raise UserError(
+            f"{path} holds no arrays of numbers ({error}); save them with numpy.savez(FILE, *arrays)"
+        ) from error
 
 
 def clients_in(folder: Path, start: str = "") -> dict[int, Path]:
@@ -144,3 +162,11 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is truncated or damaged ({error}); restore it from a copy") from error
+
+
+def _array(path: Path) -> Tensor:
+    try:
+        # Mapped: a header that claims more numbers than there are is refused, not allocated.
+        return torch.from_numpy(np.load(regular(path), allow_pickle=False, mmap_mode="c"))
+    except Exception as error:  # whatever numpy raises on bytes that somebody else wrote
+        raise UserError(f"{path} is no array of numbers ({error}); save one with numpy.save") from error

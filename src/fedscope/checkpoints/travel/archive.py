@@ -19,7 +19,7 @@ from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.travel.journeys import settle
+from fedscope.checkpoints.travel.pull import settle
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError, no_file
 from fedscope.storage import MOST_BYTES, atomic_file, atomic_folder, new_file, open_regular

@@ -15,7 +15,8 @@ from subprocess import run as call
 from tempfile import TemporaryDirectory
 
 from fedscope.checkpoints.registry.run_folder import RunFolder
-from fedscope.checkpoints.travel.journeys import KB, Journey, Report, collecting, put_back
+from fedscope.checkpoints.travel.pull import collecting, put_back
+from fedscope.checkpoints.travel.push import KB, Journey, Report
 from fedscope.errors import UserError
 from fedscope.storage import atomic_file, remove_tree
 from fedscope.storage.limits import parse_json
@@ -23,6 +24,7 @@ from fedscope.storage.limits import parse_json
 URL = "git:"
 _OTHER = "or name a folder or a store that the runs were pushed to"
 _CHUNK = 1 << 20
+_WRITTEN = ("log", "-1", "--full-history", "--no-renames", "--diff-filter=AM", "--format=%H")
 _PLACED = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # of the repository in whose hook this runs
 
 
@@ -38,25 +40,17 @@ class History:
 
     def find(self, run: RunFolder, name: str) -> tuple[Path, str] | None:
         """Return the repository and the object of a file of a run; None: no commit of this run holds it."""
-        place = self._written(f"{run.name}/{name}")
-        if place is None:
-            return None
-        manifest = f"{place[1].partition(':')[0]}:{self._prefix}{run.name}/manifest.json"
+        folder, where = f"{self._prefix}{run.name}", self._top
+        commit = _git(where, *_WRITTEN, "HEAD", "--", f"{folder}/{name}")
+        if not commit and _git(where, "rev-parse", "--is-shallow-repository") == "true":
+            where = self._whole
+            commit = _git(where, *_WRITTEN, "--all", "--", f"{folder}/{name}")
         try:
-            then = parse_json(b"".join(_content(place[0], manifest)))["created"]
+            then = parse_json(b"".join(_content(where, f"{commit}:{folder}/manifest.json"))) if commit else {}
+            same = then["created"] == run.manifest().created
         except (ValueError, TypeError, KeyError):
             return None
-        return place if then == run.manifest().created else None
-
-    def _written(self, name: str) -> tuple[Path, str] | None:
-        path = f"{self._prefix}{name}"
-        asked = ("log", "-1", "--full-history", "--no-renames", "--diff-filter=AM", "--format=%H")
-        if commit := _git(self._top, *asked, "HEAD", "--", path):
-            return self._top, f"{commit}:{path}"
-        if _git(self._top, "rev-parse", "--is-shallow-repository") != "true":
-            return None
-        commit = _git(self._whole, *asked, "--all", "--", path)
-        return (self._whole, f"{commit}:{path}") if commit else None
+        return (where, f"{commit}:{folder}/{name}") if same else None
 
     @cached_property
     def _whole(self) -> Path:

@@ -14,7 +14,7 @@ from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 
 if TYPE_CHECKING:
-    from fedscope.checkpoints.travel.journeys import Journey, Report
+    from fedscope.checkpoints.travel.push import Journey, Report
 
 EVERY = click.option("--all", "every", is_flag=True, help="Every run, in place of RUN….")
 
@@ -40,8 +40,8 @@ def push_command(
     Only what is not there yet is sent, and a run is there once all of it is. After an interruption the same
     command goes on. Credentials are those of the store's own programs.
     """
-    from fedscope.checkpoints.travel.journeys import push_run  # torch: not for --help
     from fedscope.checkpoints.travel.places import remote
+    from fedscope.checkpoints.travel.push import push_run  # torch: not for --help
 
     store = RunRegistry(registry)
     if not every and not runs and url in (run.name for run in store.folders()):
@@ -77,8 +77,8 @@ def pull_command(
     and stays as it is otherwise. git: has these alone, from the history of the registry's repository.
     """
     from fedscope.checkpoints.travel import history
-    from fedscope.checkpoints.travel.journeys import pull_run
     from fedscope.checkpoints.travel.places import remote, runs_at
+    from fedscope.checkpoints.travel.pull import pull_run
 
     store = RunRegistry(registry)
     if url == history.URL:
