@@ -77,7 +77,7 @@ def test_rounds_and_clients_by_the_hooks_that_pfl_calls(adapter: Any, tmp_path: 
         for user in ("5", "eve"):
             update = {"net.bias": torch.tensor([1.0, 2.0]), "net.weight": torch.zeros(2, 3)}
             context = SimpleNamespace(user_id=user, num_datapoints=7)
-            stats, _ = register.uploads.postprocess_one_user(stats=update, user_context=context)
+            stats, _ = register.postprocess_one_user(stats=update, user_context=context)
             assert stats is update
         scores = {"Central val | accuracy": 0.5, "Central val | f1": 0.25}
         assert register.after_central_iteration(list(scores.items()), model, central_iteration=iteration) == (
@@ -145,7 +145,7 @@ def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
     evaluation = NNEvalHyperParams(local_batch_size=None)
     FederatedAveraging().run(
         NNAlgorithmParams(3, 3, 1, 0),
-        SimulatedBackend(clients, clients, postprocessors=[register.uploads]),
+        SimulatedBackend(clients, clients, postprocessors=[register]),
         model,
         NNTrainHyperParams(local_batch_size=4, local_num_epochs=1, local_learning_rate=0.5),
         evaluation,

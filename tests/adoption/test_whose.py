@@ -235,7 +235,7 @@ def test_pfls_users_are_clients_by_their_number_alone(adapter: Any, app: Path) -
         def upload(user: str, register: Any = register) -> None:
             update = {"bias": torch.full((2,), float(user) if user.isdecimal() else 9.0)}
             context = SimpleNamespace(user_id=user, num_datapoints=7)
-            register.uploads.postprocess_one_user(stats=update, user_context=context)
+            register.postprocess_one_user(stats=update, user_context=context)
 
         upload(users[0])
         if told == "user":

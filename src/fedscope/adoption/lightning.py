@@ -6,7 +6,7 @@ Trainer(callbacks=[RegisterEpochs("mine", model=network, dataset="mine")])
 from collections.abc import Mapping
 from typing import Any, Unpack
 
-from torch import Tensor, nn
+from torch import nn
 
 from fedscope.adoption.recorder import About, Recorder, scores
 from fedscope.checkpoints.registry.run_registry import RunFolder
@@ -66,6 +66,4 @@ class RegisterEpochs(Callback):  # type: ignore[misc]  # of a package that mypy 
 
     def _add(self, trainer: Any, module: nn.Module) -> None:
         if trainer.is_global_zero:
-            state: Mapping[str, Tensor] = module.state_dict()
-            found = scores(self._logged, trainer.callback_metrics)
-            self._recorder.add(self._recorder.newest + 1, state, found)
+            self._recorder.round(module, scores(self._logged, trainer.callback_metrics))

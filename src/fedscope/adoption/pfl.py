@@ -1,7 +1,7 @@
 """pfl-research: the central iterations of an algorithm as rounds of a run, by a callback.
 
 register = RegisterIterations("mine", model=network, dataset="mine", clients="last")
-backend = SimulatedBackend(..., postprocessors=[register.uploads, ...])
+backend = SimulatedBackend(..., postprocessors=[register, ...])
 algorithm.run(..., backend, model, ..., callbacks=[CentralEvaluationCallback(...), register])
 """
 
@@ -24,11 +24,17 @@ with needed("pfl", "fedscope.adoption.pfl"):
 LOGGED = {"accuracy": "Central val | accuracy", "loss": "Central val | loss", "train_loss": ""}
 
 
-class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl has no types here
-    """Registers the model after every central iteration, and with :attr:`uploads` the clients' models.
+class RegisterIterations(TrainingProcessCallback, Postprocessor):  # type: ignore[misc]  # pfl has no types here
+    """Registers the model after every central iteration, and as a postprocessor the clients' models.
 
-    Put it after the callbacks whose metrics it takes. Where several processes simulate, the first one
-    registers, and clients cannot be registered, since each process sees its own.
+    Put it after the callbacks whose metrics it takes, and before postprocessors that change what clients send
+    (weighting, noise). Where several processes simulate, the first one registers, and clients cannot be
+    registered, since each process sees its own.
+
+    A user whose id is a whole number from 0 is the client of that number; others are numbered in the order of
+    appearance, and their models are not paired with their own data. An upload is the global model plus the
+    client's update of the trained parameters. pfl keeps no other state of a client, so buffers are the global
+    model's.
 
     Name, data and ``about`` are :class:`fedscope.adoption.recorder.Recorder`'s.
 
@@ -48,7 +54,7 @@ class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl 
     ) -> None:
         self._recorder = Recorder(name, model=model, dataset=dataset, source="pfl", **about)
         self._logged = dict(logged)
-        self.uploads = Uploads(self._recorder)
+        self._model: Any = None
 
     @property
     def run(self) -> RunFolder | None:
@@ -59,7 +65,7 @@ class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl 
         """Remember the model, from whose weights the clients' updates count."""
         if self._recorder.clients != "none" and _processes() > 1:
             raise UserError("clients can be registered where one process simulates all; leave clients out")
-        self.uploads.model = model
+        self._model = model
         return Metrics()
 
     def after_central_iteration(
@@ -67,9 +73,8 @@ class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl 
     ) -> tuple[bool, Metrics]:
         """Register the next round, whatever the iteration's number in a training that pfl restored."""
         if _rank() == 0:
-            state = model.pytorch_model.state_dict()
             values = {str(name): get_overall_value(value) for name, value in aggregate_metrics}
-            self._recorder.add(self._recorder.newest + 1, state, scores(self._logged, values))
+            self._recorder.round(model.pytorch_model, scores(self._logged, values))
         return False, Metrics()
 
     def on_train_end(self, *, model: Any) -> None:
@@ -77,25 +82,10 @@ class RegisterIterations(TrainingProcessCallback):  # type: ignore[misc]  # pfl 
         if _rank() == 0:
             self._recorder.finish()
 
-
-class Uploads(Postprocessor):  # type: ignore[misc]  # as above
-    """Registers what each client sends; put it before postprocessors that change it (weighting, noise).
-
-    A user whose id is a whole number from 0 is the client of that number; others are numbered in the order of
-    appearance, and their models are not paired with their own data.
-
-    An upload is the global model plus the client's update of the trained parameters. pfl keeps no other
-    state of a client, so buffers are the global model's.
-    """
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self.model: Any = None
-
     def postprocess_one_user(self, *, stats: Any, user_context: Any) -> tuple[Any, Metrics]:
         """Register a client's upload; its update goes on as it is."""
         name = user_context.user_id
-        state: dict[str, Tensor] = dict(self.model.pytorch_model.state_dict())
+        state: dict[str, Tensor] = dict(self._model.pytorch_model.state_dict())
         with_update = {
             key: tensor + stats[key].to(tensor) if key in stats else tensor for key, tensor in state.items()
         }

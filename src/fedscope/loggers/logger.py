@@ -22,26 +22,19 @@ FLAG = "--log"
 
 
 class Logger(Protocol):
-    """Takes the metrics of one run, round by round.
+    """A function ``logger(run, settings)``: begin, or go on with, what is kept of a run while it is trained.
 
-    A run that is continued opens the same logger again. Rounds come in ascending order, each once.
+    ``run`` has the folder, name and manifest; ``settings`` are those of the training, the method's options
+    among them as METHOD.OPTION. It returns a context manager, which is left when the training ends, of the
+    last round that is kept already, 0 if none is, and of a function ``log(round, metrics)``. That is called
+    with each round after it, in ascending order and once, and with every number of the round by name: nested
+    ones as NAME/KEY, of the diagnostics' lists, which have a number for each client or class, their mean,
+    least and most.
     """
 
     def __call__(
         self, run: RunFolder, settings: Mapping[str, object]
-    ) -> AbstractContextManager[tuple[int, Log]]:
-        """Begin, or go on with, what is kept of a run, until the training ends.
-
-        Args:
-            run: its folder, name and manifest.
-            settings: of the training, the method's options among them as METHOD.OPTION.
-
-        Returns:
-            A context manager of the last round that is kept already, 0 if none is (the rounds after it
-            follow), and of a function ``log(round, metrics)``. It is called with each round, counted from 1,
-            and every number of it by name: nested ones as NAME/KEY, of the diagnostics' lists, which have a
-            number for each client or class, their mean, least and most.
-        """
+    ) -> AbstractContextManager[tuple[int, Log]]: ...
 
 
 # name → the package that it needs, the logger

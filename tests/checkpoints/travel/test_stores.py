@@ -280,7 +280,7 @@ def foreign(name: str, module: str, **fields: object) -> Exception:
 )  # fmt: skip
 def test_what_other_backends_say_is_one_line_without_their_words(error: Exception, says: str) -> None:
     place = remote("hf://datasets/somebody/runs")
-    place._files = Raising(error)  # type: ignore[attr-defined]
+    place._files = Raising(error)  # type: ignore[union-attr]
     with pytest.raises(UserError, match=says) as told:
         place.size("objects/a")
     assert "SECRET" not in str(told.value)
@@ -299,7 +299,7 @@ def test_what_a_backend_logs_is_not_on_the_terminal(
 
 def test_a_fault_of_ours_is_not_the_store_s() -> None:
     place = remote("hf://datasets/somebody/runs")
-    place._files = Raising(TypeError("a fault"))  # type: ignore[attr-defined]
+    place._files = Raising(TypeError("a fault"))  # type: ignore[union-attr]
     with pytest.raises(TypeError):
         place.size("objects/a")
 

@@ -75,23 +75,25 @@ class LoadedCheckpoint:
     sha256: str
 
 
-def manifest_problems(account: Account, names: Collection[str]) -> Iterator[str]:
-    manifest = account.manifest
-    if manifest.diverged not in (None, account.done):
-        yield f"says that round {manifest.diverged} of {account.done} diverged; it would be the last"
-    if manifest.diverged and "final.pt" in names:
-        yield "says that the run diverged, and final.pt that it is finished"
-    clients = any("clients" in Path(name).parts for name in names)
+def run_problems(account: Account, name: str, files: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield what contradicts itself in manifest and metrics of the run ``name``."""
+    manifest, done = account.manifest, account.done
+    if manifest.name != name:
+        yield "manifest.json", f"is of a run named {manifest.name!r}; rename the folder"
+    if manifest.diverged not in (None, done):
+        said = f"says that round {manifest.diverged} of {done} diverged; it would be the last"
+        yield "manifest.json", said
+    if manifest.diverged and "final.pt" in files:
+        yield "manifest.json", "says that the run diverged, and final.pt that it is finished"
+    clients = any("clients" in Path(file).parts for file in files)
     if manifest.clients_deleted and clients and not manifest.extended:
-        yield "says that the clients' models are deleted, and some are left over; delete them again"
-
-
-def metrics_problems(account: Account) -> Iterator[str]:
-    if account.trained and account.done > account.settings.rounds:
-        yield f"has {account.done} rounds of {account.settings.rounds}"
-    wrong = next((n for n, record in enumerate(account.rounds, 1) if record.round != n), None)
-    if wrong:
-        yield f"line {wrong} is not of round {wrong}"
+        said = "says that the clients' models are deleted, and some are left over; delete them again"
+        yield "manifest.json", said
+    if account.trained and done > account.settings.rounds:
+        yield "metrics.jsonl", f"has {done} rounds of {account.settings.rounds}"
+    for number, record in enumerate(account.rounds, 1):
+        if record.round != number:
+            yield "metrics.jsonl", f"line {number} is not of round {number}"
 
 
 def foreign_problem(name: str, info: CheckpointInfo, account: Account) -> str | None:

@@ -63,12 +63,8 @@ def verify_run(
     files = list(layout.files(run.folder))
     loaded: list[LoadedCheckpoint] = []
     found: dict[str, str] = {}
-    if manifest.name != name:
-        found["manifest.json"] = f"is of a run named {manifest.name!r}; rename the folder"
-    for problem in claims.manifest_problems(account, files):
-        found.setdefault("manifest.json", problem)
-    for problem in claims.metrics_problems(account):
-        found.setdefault("metrics.jsonl", problem)
+    for file, problem in claims.run_problems(account, name, files):
+        found.setdefault(file, problem)
     for file in files:
         report(f"{name}/{file}")
         wrong = found.get(file) or _problem(run, file, account, loaded)
