@@ -73,7 +73,7 @@ def logged(
     fails later is told to ``note``, once.
     """
     settings, before = settings_of(run.manifest()), run.metrics()
-    opened, logs = dict[str, AbstractContextManager[object]](), dict[str, Log]()
+    opened, logs = dict[str, AbstractContextManager[tuple[int, Log]]](), dict[str, Log]()
 
     @contextmanager
     def left_out(name: str) -> Iterator[None]:

@@ -124,7 +124,7 @@ def _named(name: str, account: Account) -> dict[str, object]:
         average = account.settings.eval_model
     if path.stem == "anchor" and account.manifest.sends:  # not the model that the server keeps
         average = "sent"
-    named = {
+    named: dict[str, object] = {
         "kind": "global" if client is None else "client", "client": client, "step": step, "average": average,
     }  # fmt: skip
     round = layout.round_of(name)
