@@ -1,6 +1,7 @@
 """Runs pushed to a folder and pulled from there: whole or not at all, nothing twice, nothing forged."""
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel import push
+from fedscope.checkpoints.travel import places, push
 from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.places import Folder, remote, runs_at
 from fedscope.checkpoints.travel.pull import pull_run
@@ -127,6 +128,18 @@ def test_nothing_travels_twice(run: RunFolder, place: Counted, tmp_path: Path) -
     assert len(place.objects) == len(contents)
     other = small_run(tmp_path / "elsewhere", "other")  # the same weights and metrics in another run
     assert 0 < pushed(other, place).moved < len(contents)
+
+
+def test_a_place_that_hardly_sends_is_given_up(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Folder("there", tmp_path / "there")
+    push_run(run, place, quiet)
+    clock = itertools.count(step=30)
+    monkeypatch.setattr(places, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(Folder, "read", lambda *_: (bytes([byte]) for byte in itertools.repeat(32)))
+    with pytest.raises(UserError, match=r"there sends 0 bytes a second; run the same command again later"):
+        pull_run(RunRegistry(tmp_path / "here"), place, "small", quiet)
 
 
 def test_a_push_that_ends_midway_shows_no_run_and_goes_on(run: RunFolder, tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import errno
 import logging
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.request import url2pathname
 
@@ -37,6 +38,8 @@ _DENIED = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsE
 _CHUNK = 1 << 20
 _BLOCK = 1 << 23  # bytes that a store is asked for at once
 _SILENCE = 60  # seconds without a byte after which a web server is given up
+PATIENCE = 60  # seconds that a slow place is waited for
+LEAST = 100  # bytes a second, on average
 # called with how many bytes of a file have been carried; an exception ends the transfer
 Tick = Callable[[int], None]
 
@@ -184,6 +187,20 @@ def remote(url: str) -> Remote:
             f"and give the credentials where {scheme}: programs look for them (docs/registry.md)"
         )
     return Store(scheme, url.rstrip("/"))
+
+
+def paced(remote: Remote, place: str) -> Generator[bytes, None, None]:
+    """Yield the content of the file at ``place`` in parts, unless they come too slowly ever to end."""
+    begun, size = monotonic(), 0
+    with closing(remote.read(place)) as parts:
+        for part in parts:
+            yield part
+            size, spent = size + len(part), monotonic() - begun
+            if spent > PATIENCE and size < LEAST * spent:
+                raise UserError(
+                    f"{remote.url} sends {size / spent:.0f} bytes a second; run the same command again "
+                    "later: it goes on with the files that lack"
+                )
 
 
 def runs_at(remote: Remote) -> list[str]:

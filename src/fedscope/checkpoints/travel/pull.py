@@ -18,7 +18,7 @@ from fedscope.checkpoints.file.fields import checked_name
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.checkpoints.registry.run_registry import RunRegistry
-from fedscope.checkpoints.travel.places import Absent, Remote, Tick
+from fedscope.checkpoints.travel.places import Absent, Remote, Tick, paced
 from fedscope.checkpoints.travel.push import Journey, Report, carry_all, read_list
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError
@@ -142,7 +142,7 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
     """Write the file to ``target``, not a part more than is listed, and compare its hash."""
     wanted, size, digest, place = contents.files[name], 0, hashlib.sha256(), contents.place(name)
     try:
-        with closing(remote.read(place)) as parts:
+        with closing(paced(remote, place)) as parts:
             for part in parts if wanted.bytes else ():
                 size += len(part)
                 tick(size)

@@ -15,7 +15,7 @@ from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
-from fedscope.checkpoints.travel.places import Absent, Folder, Remote, Tick, runs_at
+from fedscope.checkpoints.travel.places import Absent, Folder, Remote, Tick, paced, runs_at
 from fedscope.checkpoints.verification.verify import check_run
 from fedscope.errors import UserError, suggestion
 from fedscope.storage import MOST_BYTES, read_bytes
@@ -92,7 +92,7 @@ def _list_place(name: str) -> str:
 def _known_list(remote: Remote, name: str) -> Contents:
     """Return the list of a run that may not be there."""
     content = bytearray()
-    with closing(remote.read(_list_place(name))) as parts:
+    with closing(paced(remote, _list_place(name))) as parts:
         for part in parts:
             content += part
             if len(content) > MOST_BYTES:
