@@ -36,7 +36,9 @@ def test_records_without_the_clients_own_numbers_have_no_such_part() -> None:
 
 def test_pairs_that_are_unresolved_are_left_out_of_the_scale_and_marked() -> None:
     pairs = [[0.0, 10.0, -4.7], [10.0, 0.0, 1000.0], [-4.7, 1000.0, 0.0]]
-    cross = crossed(matrices={"H_N": {"tensor": pairs}, "H_D": {"tensor": None}})
+    matrices = {"H_N": {"tensor": pairs}, "H_D": {"tensor": None}}
+    stated = {"H_N": {"tensor": [[value >= 0 for value in row] for row in pairs]}, "H_D": {"tensor": None}}
+    cross = crossed(matrices=matrices, matrices_resolved=stated)
     record = HessianRecord.read(curvature(cross_client=cross))
     (subject,) = subjects([], [record]).values()
     ((chart,),) = pair_charts([(subject, record)]).values()

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from fedscope.records.cross_client_entry import CrossClientEntry
-from fedscope.records.estimates import EstimateEntry, Symbol
+from fedscope.records.estimates import EstimateEntry
 from fedscope.statistics.resolution import is_resolved
 from tests.figures.records import crossed
 
@@ -36,30 +36,25 @@ def test_an_estimate_is_resolved_where_it_says_something(
 
 
 @pytest.mark.parametrize(
-    ("symbol", "entry", "expected"),
+    ("entry", "expected"),
     [
-        ("H_D", {"value": 0.5, "stderr": 0.1, "resolved": False}, False),
-        ("H_D", {"value": 1.0, "stderr": 0.1, "interval": [0.8, 1.0]}, False),  # older: cut to its range
-        ("H_D", {"value": 1.0, "stderr": 0.0, "interval": [1.0, 1.0]}, True),
-        ("H_D", {"value": 0.5, "stderr": 9.0, "interval": [-1.0, 1.0]}, False),
-        ("H_D", {"value": 0.5, "stderr": 0.1}, True),
-        ("H_N", {"value": 0.0, "stderr": 10.0, "interval": [0.0, 20.0]}, False),
-        ("H_N", {"value": 2.0, "stderr": 1.0, "interval": [0.0, 4.0]}, True),
-        ("H_N", {"value": None, "stderr": None}, False),
+        ({"value": 0.5, "stderr": 0.1, "resolved": False}, False),
+        ({"value": 0.5, "stderr": 0.1, "resolved": True}, True),
+        ({"value": 0.5, "stderr": 0.1}, True),
+        ({"value": None, "stderr": None}, False),
     ],
 )
-def test_older_records_are_read(symbol: Symbol, entry: dict[str, Any], expected: bool) -> None:
-    assert EstimateEntry.read(entry).resolves(symbol) is expected
+def test_a_mean_is_resolved_as_its_record_says(entry: dict[str, Any], expected: bool) -> None:
+    assert EstimateEntry.read(entry).is_resolved is expected
 
 
-def test_pairs_are_as_the_record_says_or_by_their_range() -> None:
-    matrix = [[0.0, -16.0], [-16.0, 0.0]]
-    matrices = {"H_N": {"parameter": matrix}, "H_D": {"parameter": [[1.0, 4.7], [None, 1.0]]}}
-    older = CrossClientEntry.read(crossed(matrices=matrices))
-    assert older.resolved("H_N", "parameter") == [[True, False], [False, True]]
-    assert older.resolved("H_D", "parameter") == [[True, False], [False, True]]
-    stated = [[True, True], [True, False]]
+def test_pairs_are_as_the_record_says_or_where_they_have_a_value() -> None:
+    matrices = {
+        "H_N": {"parameter": [[0.0, 16.0], [16.0, 0.0]]},
+        "H_D": {"parameter": [[1.0, 0.7], [None, 1.0]]},
+    }
+    stated = [[True, False], [False, True]]
     of_each = {"H_N": {"parameter": stated}, "H_D": {"parameter": None}}
-    newer = CrossClientEntry.read(crossed(matrices=matrices, matrices_resolved=of_each))
-    assert newer.resolved("H_N", "parameter") == stated
-    assert newer.resolved("H_D", "parameter") == [[True, False], [False, True]]
+    found = CrossClientEntry.read(crossed(matrices=matrices, matrices_resolved=of_each))
+    assert found.resolved("H_N", "parameter") == stated
+    assert found.resolved("H_D", "parameter") == [[True, True], [False, True]]

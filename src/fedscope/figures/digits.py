@@ -7,7 +7,14 @@ digits of its own. ``None`` is JSON's null, as is NaN.
 import math
 import re
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import TYPE_CHECKING
 
+from fedscope.statistics.resolution import UNRESOLVED
+
+if TYPE_CHECKING:  # numbers are written without any record
+    from fedscope.records.estimates import Entry
+
+ABSENT = "–"
 DIGITS = 4  # significant digits of a value whose error is not known
 EXACT_DIGITS = 7  # of a value whose error is zero, or too small to show beside it
 PLAIN = range(-3, 5)  # decimal exponents that are written out
@@ -40,6 +47,14 @@ def format_estimate(value: float | None, *stderrs: float | None, within: float =
         return text
     power = "×10" + str(shift).translate(SUPERSCRIPTS)
     return f"({text}){power}" if len(parts) > 1 else text + power
+
+
+def format_entry(entry: "Entry | None") -> str:
+    """Return a number with its errors; "unresolved" where it says nothing, "–" where there is none."""
+    if entry is None:
+        return ABSENT
+    stderrs = (stderr for stderr, _ in entry.stated_errors)
+    return format_estimate(entry.value, *stderrs, within=entry.within) if entry.is_resolved else UNRESOLVED
 
 
 def three_digits(value: float) -> str:

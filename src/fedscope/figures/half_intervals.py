@@ -20,9 +20,8 @@ def reach(stderr: float, dof: float = NORMAL) -> float:
     return interval(0.0, stderr, dof)[1]
 
 
-def reach_of(entry: "Entry", *stderrs: float) -> float:
-    error = None if any(map(math.isnan, (entry.value, *stderrs))) else entry.error
-    return reach(*error) if error else math.nan
+def reach_of(entry: "Entry") -> float:
+    return math.nan if math.isnan(entry.value) or not entry.error else reach(*entry.error)
 
 
 def reach_over_seeds(values: Values) -> Values | None:

@@ -15,7 +15,7 @@ from fedscope.choices import Anchor
 from fedscope.pairing import Pairing
 from fedscope.records.client_paths import AllBarriers, Critical, Noise
 from fedscope.records.cross_client_entry import CrossClientEntry, Matrix
-from fedscope.records.estimates import Entry, Errors, known
+from fedscope.records.estimates import Entry, Errors
 from fedscope.records.hessian_record import CheckpointEntry, ProblemEntry
 from fedscope.records.number_types import Count, Freedom, Interval, Many, Number, or_null
 from fedscope.statistics.resolution import is_resolved
@@ -45,9 +45,9 @@ class Amount(Entry):
     resolved: bool = True  # whether value and interval say anything of a quantity with a range
 
     @property
-    def errors(self) -> Errors:
-        """Both errors together, where they are known."""
-        return known((math.hypot(self.stderr_probe, self.stderr_data), self.dof))
+    def stated_errors(self) -> Errors:
+        """Both errors together."""
+        return ((self.stderr, self.dof),)
 
     @property
     def stderr(self) -> float:

@@ -1,5 +1,6 @@
 """The clients of a checkpoint compared: the entry ``cross_client`` of schema ``fedscope/hessian/1``."""
 
+import math
 from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import model_validator
@@ -8,7 +9,6 @@ from fedscope.choices import Reading
 from fedscope.pairing import Pairing
 from fedscope.records.estimates import Eigenvalue, EstimateEntry, MeanSymbol, Symbol
 from fedscope.records.number_types import Count, Many, Number, Several
-from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
 
 READINGS: tuple[Reading, ...] = ("tensor", "parameter")
@@ -114,18 +114,11 @@ class CrossClientEntry(Plain):
         return self.matrices.of(symbol, reading) if self.matrices else None
 
     def resolved(self, symbol: Symbol, reading: Reading) -> list[list[bool]]:
-        """Return for each pair whether its value in :meth:`matrix` is resolved.
-
-        Where that is not stated, pairs are unresolved that are out of the range or have no value.
-        """
+        """Return for each pair whether its value in :meth:`matrix` is resolved."""
         stated = self.matrices_resolved.of(symbol, reading) if self.matrices_resolved else None
         if stated is not None:
             return [list(row) for row in stated]
-        low, high = RANGES[symbol]
-        return [
-            [is_resolved(value, None, low, high) for value in row]
-            for row in self.matrix(symbol, reading) or ()
-        ]
+        return [[not math.isnan(value) for value in row] for row in self.matrix(symbol, reading) or ()]
 
 
 def _of(

@@ -1,7 +1,7 @@
-"""In what two checkpoints are compared: differences with error bars of their own, and verdicts.
+"""Differences of two checkpoints with error bars of their own, and verdicts.
 
-:data:`COMPARISONS` lists them; tables, the report and JSON show whatever is in the list. A new comparison is
-a function of two records and a line there.
+They are in every quantity of :mod:`fedscope.records.quantities` that is compared; the errors of two numbers
+add in squares, unless a function here (:func:`in_quantity`) knows what they share.
 
 Two checkpoints measured on the same samples share most of what is random: a batch that is hard for one is
 hard for the other, and the probes are the same vectors. So the error of a difference is taken from the
@@ -16,18 +16,16 @@ Built from two Hessian records; nothing is computed again.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from fedscope.choices import Reading
 from fedscope.errors import UserError
-from fedscope.records.cross_client_entry import READINGS
-from fedscope.records.estimates import SYMBOLS, Eigenvalue, Symbol
+from fedscope.records.estimates import Eigenvalue
 from fedscope.records.hessian_record import HessianRecord, TraceEntry
 from fedscope.records.number_types import or_null
+from fedscope.records.quantities import LAMBDA_MAX, QUANTITIES, TRACE, Quantity
 from fedscope.records.sharpness_record import SharpnessRecord
 from fedscope.statistics.adjusted_p import holm
 from fedscope.statistics.standard_errors import (
@@ -111,14 +109,18 @@ class Difference:
         return f"{freedom}p {self.p:.2g}{family}"
 
 
-@dataclass(frozen=True)
-class ComparedQuantity:
-    """A quantity that two records are compared in."""
+OfTwo = Callable[[HessianRecord, HessianRecord], Difference | None]  # None: they do not both have it
+_OF_TWO: dict[Quantity, OfTwo] = {}
 
-    quantity: str  # its name in tables
-    of: Callable[[HessianRecord, HessianRecord], Difference | None]  # None: the records do not both have it
-    sharpness: bool = False  # whether the minimum with the higher value is the sharper one
-    meaning: str = ""  # for readers of a table, where the name does not say it
+
+def in_quantity(quantity: Quantity) -> Callable[[OfTwo], OfTwo]:
+    """Return a decorator of the function that compares two records in a quantity."""
+
+    def keep(of: OfTwo) -> OfTwo:
+        _OF_TWO[quantity] = of
+        return of
+
+    return keep
 
 
 def differences(reference: HessianRecord, other: HessianRecord) -> list[Difference]:
@@ -133,7 +135,11 @@ def differences(reference: HessianRecord, other: HessianRecord) -> list[Differen
     settings = ("operator", "parameters", "bn", "engine", "reading")
     if any(getattr(reference.problem, name) != getattr(other.problem, name) for name in settings):
         raise UserError(f"the two are not the same quantity: they differ in one of {', '.join(settings)}")
-    found = (comparison.of(reference, other) for comparison in COMPARISONS)
+    found = (
+        _OF_TWO[one](reference, other) if one in _OF_TWO else _unpaired(one, reference, other)
+        for one in QUANTITIES
+        if one.is_compared
+    )
     return [difference for difference in found if difference is not None]
 
 
@@ -196,9 +202,10 @@ def _entry(one: Difference, reference: str) -> dict[str, object]:
 
 def is_sharpness(difference: Difference) -> bool:
     """Say whether a difference is of a sharpness."""
-    return any(one.quantity == difference.quantity and one.sharpness for one in COMPARISONS)
+    return any(one.symbol == difference.quantity and one.sharpness for one in QUANTITIES)
 
 
+@in_quantity(LAMBDA_MAX)
 def _lambda_max(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.lambda_max, other.lambda_max
     # To first order an eigenvalue moves by the form at its own eigenvector, which the samples do not move.
@@ -222,6 +229,7 @@ def _steadier(top: Eigenvalue, samples: Tensor, record: HessianRecord) -> Tensor
     return samples * (top.stderr_data / first_order if first_order > 0 and top.stderr_data > 0 else 1.0)
 
 
+@in_quantity(TRACE)
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
     probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
@@ -235,20 +243,15 @@ def _known(found: Difference) -> Difference | None:
     return None if math.isnan(found.value) else found
 
 
-def _mean_over_pairs(
-    symbol: Symbol, reading: Reading, reference: HessianRecord, other: HessianRecord
-) -> Difference | None:
-    ours, theirs = reference.cross_client, other.cross_client
-    if ours is None or theirs is None:
-        return None
-    mine, yours = ours.population(symbol, reading), theirs.population(symbol, reading)
-    if mine is None or yours is None:
-        mine, yours = ours.mean(symbol, reading), theirs.mean(symbol, reading)
-    if mine is None or yours is None:
-        return None
-    known = mine.resolves(symbol) and yours.resolves(symbol)
-    error = combined((mine.stderr, mine.dof), (yours.stderr, yours.dof))
-    return Difference(f"{symbol} ({reading})", yours.value - mine.value if known else math.nan, error)
+def _unpaired(quantity: Quantity, reference: HessianRecord, other: HessianRecord) -> Difference | None:
+    """Return the difference of two numbers that have nothing in common: their errors add in squares."""
+    for of in filter(None, (quantity.of_population, quantity.of)):
+        mine, yours = of(reference), of(other)
+        if mine and yours:
+            known = mine.is_resolved and yours.is_resolved
+            error = combined(*mine.stated_errors, *yours.stated_errors)
+            return Difference(quantity.symbol, yours.value - mine.value if known else math.nan, error)
+    return None
 
 
 def _data(
@@ -286,15 +289,3 @@ def probes_error(mine: Tensor, yours: Tensor) -> tuple[float, float]:
 
 def _numbers(values: Sequence[float] | None) -> Tensor:
     return torch.tensor(values or (), dtype=torch.float64)
-
-
-_UNBIASED = "without the upward bias of few samples, which each value by itself has"
-COMPARISONS: tuple[ComparedQuantity, ...] = (
-    ComparedQuantity("λ_max", _lambda_max, sharpness=True, meaning=_UNBIASED),
-    ComparedQuantity("trace", _trace, sharpness=True),
-    *(
-        ComparedQuantity(f"{symbol} ({reading})", partial(_mean_over_pairs, symbol, reading))
-        for symbol in SYMBOLS
-        for reading in READINGS
-    ),
-)

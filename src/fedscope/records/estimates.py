@@ -4,13 +4,12 @@ import math
 from typing import Literal
 
 from fedscope.records.number_types import Freedom, Interval, Many, Number
-from fedscope.statistics.resolution import RANGES, is_resolved
 from fedscope.validation import Plain
 
 Symbol = Literal["H_N", "H_D"]
 SYMBOLS: tuple[Symbol, ...] = ("H_N", "H_D")
 MeanSymbol = Literal["H_N", "H_N_scale_free", "H_D"]  # of what is averaged over pairs
-Errors = tuple[tuple[float, float], ...]  # known standard errors, each with its degrees of freedom
+Errors = tuple[tuple[float, float], ...]  # standard errors, each with its degrees of freedom
 
 
 class Entry(Plain):
@@ -19,9 +18,24 @@ class Entry(Plain):
     value: Number  # the value; of a curvature in [loss/w²]
 
     @property
+    def stated_errors(self) -> Errors:
+        """The standard errors as tables print them; NaN where one is not known."""
+        raise NotImplementedError
+
+    @property
     def errors(self) -> Errors:
         """The standard errors that are known."""
-        raise NotImplementedError
+        return tuple(pair for pair in self.stated_errors if not math.isnan(pair[0]))
+
+    @property
+    def within(self) -> float:
+        """How far the value may be off beside its errors."""
+        return 0.0
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether value and interval say anything of a quantity with a range."""
+        return getattr(self, "resolved", True)
 
     @property
     def error(self) -> tuple[float, float] | None:
@@ -49,10 +63,13 @@ class Eigenvalue(Entry):
     by_sample: Many[Number] | None = None  # the first eigenvalue's part from each sample, vᵀH_i v [loss/w²]
 
     @property
-    def errors(self) -> Errors:
-        """The standard error over the samples, where it is known."""
+    def stated_errors(self) -> Errors:
         freedom = freedom_of(self.batches) if math.isnan(self.dof_data) else self.dof_data
-        return known((self.stderr_data, freedom))
+        return ((self.stderr_data, freedom),)
+
+    @property
+    def within(self) -> float:
+        return self.residual
 
 
 class EstimateEntry(Entry):
@@ -60,31 +77,18 @@ class EstimateEntry(Entry):
 
     stderr: Number  # standard error over probes, in the unit of the value
     interval: Interval | None = None  # 95 %, cut to the range of the quantity
-    resolved: bool | None = None  # whether value and interval say anything; None: not stated
+    resolved: bool | None = None  # whether value and interval say anything; None: if there is a value
     dof: Freedom = math.inf  # degrees of freedom of ``stderr``
 
     @property
-    def errors(self) -> Errors:
-        """The standard error, where it is known."""
-        return known((self.stderr, self.dof))
+    def stated_errors(self) -> Errors:
+        return ((self.stderr, self.dof),)
 
-    def resolves(self, symbol: MeanSymbol) -> bool:
-        """Say whether this is a resolved mean over pairs.
-
-        Where that is not stated, one at an end of its range with an error was beyond it, and cut.
-        """
-        if self.resolved is not None:
-            return self.resolved
-        low, high = RANGES[symbol]
-        was_cut = self.value in (low, high) and self.stderr > 0
-        return not was_cut and is_resolved(self.value, self.interval, low, high)
+    @property
+    def is_resolved(self) -> bool:
+        return not math.isnan(self.value) if self.resolved is None else self.resolved
 
 
 def freedom_of(parts: tuple[float, ...] | None) -> float:
     """Return the degrees of freedom of an error from the spread of ``parts``; infinity if there are none."""
     return float(len(parts) - 1) if parts else math.inf
-
-
-def known(*errors: tuple[float, float]) -> Errors:
-    """Return the pairs of a standard error and its degrees of freedom whose error is not NaN."""
-    return tuple(pair for pair in errors if not math.isnan(pair[0]))

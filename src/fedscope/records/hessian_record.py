@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from fedscope.records.cross_client_entry import CrossClientEntry
-from fedscope.records.estimates import Eigenvalue, Entry, Errors, EstimateEntry, freedom_of, known
+from fedscope.records.estimates import Eigenvalue, Entry, Errors, EstimateEntry, freedom_of
 from fedscope.records.influence_entry import Influence
 from fedscope.records.number_types import Count, Interval, Many, Number, Several
 from fedscope.records.preconditioned_entry import PreconditionedEntry
@@ -102,10 +102,9 @@ class TraceEntry(Entry):
     batches: Many[Number] | None = None  # its part from each batch [loss/w²]
 
     @property
-    def errors(self) -> Errors:
-        """The standard errors that are known."""
+    def stated_errors(self) -> Errors:
         freedom = freedom_of(self.batches) if math.isnan(self.dof_data) else self.dof_data
-        return known((self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom))
+        return (self.stderr_probe, freedom_of(self.samples)), (self.stderr_data, freedom)
 
 
 class NegativeMass(EstimateEntry):

@@ -4,7 +4,7 @@ From a record (``fedscope/run-curves/1``) a figure can be drawn again without th
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -77,11 +77,6 @@ class RunCurves(Plain):
     metrics: Metrics  # by round, up to it
     curvature: Many[CurvatureEntry]  # of the models that the run kept
     versions: dict[str, str]  # of fedscope and the packages that trained
-
-
-Pick = Callable[[CurvatureEntry], EstimateEntry]
-CURVATURE: Mapping[str, Pick] = {"λ_max": lambda one: one.lambda_max, "trace": lambda one: one.trace}
-"""The quantities of a model by their symbols."""
 
 
 def provenance(records: Sequence[RunCurves]) -> dict[str, Any]:

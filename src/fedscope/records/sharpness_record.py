@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from fedscope.choices import Against
-from fedscope.records.estimates import Entry, Errors, known
+from fedscope.records.estimates import Entry, Errors
 from fedscope.records.hessian_record import CheckpointEntry, Compared, ProblemEntry
 from fedscope.records.number_types import Count, Freedom, Interval, Many, Number
 from fedscope.validation import Plain
@@ -39,9 +39,8 @@ class SharpnessEntry(Entry):
     non_finite: Count = 0  # numbers that are null because they were not finite
 
     @property
-    def errors(self) -> Errors:
-        """The standard errors that are known."""
-        return known((self.stderr_draws, self.dof_draws), (self.stderr_data, self.dof_data))
+    def stated_errors(self) -> Errors:
+        return (self.stderr_draws, self.dof_draws), (self.stderr_data, self.dof_data)
 
 
 class GeneralizationGap(Plain):

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedscope.choices import Reading
+from fedscope.figures.digits import format_estimate
 from fedscope.figures.panels import Matrix, Values
 from fedscope.figures.spectrum.client_pairs import client_panel, range_of, resolved_pairs
 from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.report.plotly_panels import Chart, chart
-from fedscope.report.sortable_table import Cell, SortableTable, measured, related
+from fedscope.report.sortable_table import Cell, SortableTable, measured, told
 from fedscope.report.subjects import Shown
 
 
@@ -41,12 +42,11 @@ def _rows(cross: CrossClientEntry) -> Iterator[dict[str, Cell]]:
         if cross.rounds:
             row["round"] = Cell(str(cross.rounds[place]), cross.rounds[place])
         if cross.traces:
-            row["trace ± probe"] = measured(cross.traces[place].value, cross.traces[place].stderr)
+            row["trace ± probe"] = measured(cross.traces[place])
         if cross.lambda_max:
-            top = cross.lambda_max[place]
-            row["λ_max ± data"] = measured(top.value, top.stderr_data, within=top.residual)
+            row["λ_max ± data"] = measured(cross.lambda_max[place])
         if cross.overlap:
-            row["overlap"] = measured(cross.overlap[place])
+            row["overlap"] = told(format_estimate(cross.overlap[place]))
         yield row
 
 
@@ -67,7 +67,7 @@ def pair_charts(shown: Shown) -> dict[str, list[Chart]]:
             matrix = Matrix(grid, [*map(str, cross.client_numbers)], *ends, title=name)
             caption = (
                 f"{name} of {subject.name}'s clients, pair by pair; their mean: "
-                f"{related(cross.mean(symbol, reading), symbol).text}."
+                f"{measured(cross.mean(symbol, reading)).text}."
             )
             caption += " Grey: unresolved." * bool(matrix.missing.any())
             panel = client_panel(matrix, "")

@@ -11,11 +11,10 @@ from fedscope.figures.text.hessian_table import CARRIED_BY, all_rows, effective_
 from fedscope.figures.text.influence_tables import percent
 from fedscope.figures.text.labels import label
 from fedscope.records.commands import reference
-from fedscope.records.cross_client_entry import READINGS
-from fedscope.records.estimates import SYMBOLS
 from fedscope.records.hessian_record import HessianRecord, NegativeMass
+from fedscope.records.quantities import LAMBDA_MAX, QUANTITIES
 from fedscope.records.run_record import RunRecord
-from fedscope.report.sortable_table import MISSING, Cell, SortableTable, measured, related, told
+from fedscope.report.sortable_table import MISSING, Cell, SortableTable, measured, told
 from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
 from fedscope.report.verdict_sentences import comparable
 from fedscope.statistics.concentration import top_share
@@ -88,15 +87,14 @@ def _cells(row: Row, who: Subjects, *, carried: bool) -> dict[str, Cell]:
 
 
 def _measured(record: HessianRecord | None, *, carried: bool) -> dict[str, Cell]:
-    cross = record.cross_client if record else None
-    cells = {"λ_max ± data": top_cell(record), **(_carriers(record) if carried else {})}
-    cells["trace ± probe ± data"] = trace_cell(record)
-    for symbol in SYMBOLS:
-        for reading in READINGS:
-            cells[f"{symbol} ({reading})"] = related(cross.mean(symbol, reading) if cross else None, symbol)
+    cells: dict[str, Cell] = {}
+    for one in QUANTITIES:
+        if one.is_compared:
+            cells[one.column] = measured(one.of(record) if record else None)
+        if one is LAMBDA_MAX and carried:
+            cells |= _carriers(record)
     mass = record.density.negative_mass if record and record.density else None
-    share = negative_mass(mass) if mass else None
-    cells["eigenvalues below −σ"] = Cell(share, mass.value) if mass and share else MISSING
+    cells["eigenvalues below −σ"] = Cell(negative_mass(mass), mass.value) if mass else MISSING
     return cells
 
 
@@ -108,23 +106,8 @@ def _carriers(record: HessianRecord | None) -> dict[str, Cell]:
     return {CARRIED_BY: number, TOP: Cell(f"{percent(share)} %", share)}
 
 
-def top_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
-    if record is None:
-        return MISSING
-    top = record.lambda_max
-    return measured(top.value, top.stderr_data, within=top.residual, mark=mark)
-
-
-def trace_cell(record: HessianRecord | None, mark: str | None = None) -> Cell:
-    if record is None:
-        return MISSING
-    return measured(record.trace.value, record.trace.stderr_probe, record.trace.stderr_data, mark=mark)
-
-
-def negative_mass(mass: NegativeMass) -> str | None:
-    """Return the share of eigenvalues below −σ; ``None`` for an older record's, of those below zero."""
-    if mass.below is None:
-        return None
+def negative_mass(mass: NegativeMass) -> str:
+    """Return the share of eigenvalues below −σ."""
     if mass.interval is None:
         return format_estimate(mass.value)
     return " to ".join(f"{end:.2g}" for end in mass.interval)

@@ -1,19 +1,19 @@
 """The summary on top of the page: what is compared, measured on what, the headline numbers, the verdicts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fedscope.figures.text.advice import redrawn, who_is_who
 from fedscope.figures.text.comparison_table import surprises
 from fedscope.figures.text.labels import data_name
-from fedscope.records.estimates import SYMBOLS
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.quantities import HEADLINES
 from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis
 from fedscope.report import verdict_sentences
-from fedscope.report.curvature_tables import rows_of, top_cell, trace_cell
-from fedscope.report.sortable_table import Cell, SortableTable, related
+from fedscope.report.curvature_tables import rows_of
+from fedscope.report.sortable_table import Cell, SortableTable, measured
 from fedscope.report.subjects import Subjects, row_names
 from fedscope.report.training import final_accuracy, partition_of
 
@@ -61,32 +61,20 @@ def _table(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: 
     rows = rows_of(runs, curvatures)
     records = [row.record for row in rows if row.record]
     best, names = verdict_sentences.best(records), iter(row_names(records, who))
+    crossed = any(record.cross_client for record in records)
+    shown = [one for one in HEADLINES if crossed or not one.mean]
     body = []
     for row in rows:
         subject, record = who[row.key], row.record
         name = next(names) if record else subject.name
         marks = {
-            quantity: MARKS[verdict_sentences.QUANTITIES[quantity].better]
-            for quantity, place in best.items()
-            if records[place] is record
+            quantity: MARKS[quantity.better] for quantity, place in best.items() if records[place] is record
         }
         accuracy = [final_accuracy(row.run)] if runs else []
-        body.append((Cell(name, name, subject.color), *accuracy, *_headline(record, marks)))
-    columns = ("final accuracy (%)",) if runs else ()
-    columns = ("method", *columns, "λ_max ± data", "trace ± probe ± data")
-    if any(record.cross_client for record in records):
-        columns = (*columns, *(f"{symbol} (tensor)" for symbol in SYMBOLS))
-    rows_shown = tuple(cells[: len(columns)] for cells in body)
-    return SortableTable("summary-table", "Headline numbers", columns, rows_shown)
-
-
-def _headline(record: HessianRecord | None, marks: Mapping[str, str]) -> Iterator[Cell]:
-    cross = record.cross_client if record else None
-    yield top_cell(record, marks.get("λ_max"))
-    yield trace_cell(record, marks.get("trace"))
-    for symbol in SYMBOLS:
-        mean = cross.mean(symbol, "tensor") if cross else None
-        yield related(mean, symbol, marks.get(f"{symbol} (tensor)"))
+        numbers = (measured(one.of(record) if record else None, marks.get(one)) for one in shown)
+        body.append((Cell(name, name, subject.color), *accuracy, *numbers))
+    columns = ("method", *["final accuracy (%)"] * bool(runs), *(one.column for one in shown))
+    return SortableTable("summary-table", "Headline numbers", columns, tuple(body))
 
 
 def _trained(run: RunRecord) -> str:

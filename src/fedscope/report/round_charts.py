@@ -9,8 +9,9 @@ from fedscope.checkpoints.registry.best import best as best_of
 from fedscope.figures.half_intervals import reach_of
 from fedscope.figures.panels import Line, Panel, RuledLine
 from fedscope.records.estimates import Entry
+from fedscope.records.quantities import SIZES
 from fedscope.records.round_quantities import QUANTITIES
-from fedscope.records.run_curves import CURVATURE, CurvatureEntry, most_rounds
+from fedscope.records.run_curves import CurvatureEntry, most_rounds
 from fedscope.records.run_record import RunRecord
 from fedscope.records.stability import stable_under
 from fedscope.report.plotly_panels import Chart, rounds_chart
@@ -21,7 +22,6 @@ EVALUATED = {
     "sel": "the mean of the round's clients' models",
     "all": "the mean of all clients' last models",
 }
-IDS = {"λ_max": "lambda_max", "trace": "trace"}
 
 Points = Sequence[tuple[int, float, float]]  # round, value, half its 95 % interval (NaN: none)
 OfRuns = Sequence[tuple[RunRecord, Points]]
@@ -63,9 +63,13 @@ def curvature_by_round(runs: Sequence[RunRecord], who: Subjects) -> list[Chart]:
     numbers = " or ".join(f"{number:,}" for number in sorted({samples for _, samples, _ in shown}))
     said = f"On {numbers} training samples; bands: 95 % intervals."
     charts: list[Chart] = []
-    for name, pick in CURVATURE.items():
-        lines = [(run, [_point(one.round, pick(one)) for one in rounds]) for run, _, rounds in shown]
-        charts += _chart(who, lines, IDS[name], name, f"{name} of the models that each run kept. {said}")
+    for size in SIZES:
+        lines = [
+            (run, [_point(one.round, entry) for one in rounds if (entry := size.of(one))])
+            for run, _, rounds in shown
+        ]
+        told = f"{size.symbol} of the models that each run kept. {said}"
+        charts += _chart(who, lines, size.name, size.symbol, told)
     edges = [(run, _in_edges(run, rounds)) for run, _, rounds in shown]
     caption = (
         "λ_max in units of the largest λ at which a local step of the run does not diverge on a "

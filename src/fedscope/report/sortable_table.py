@@ -3,10 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from fedscope.figures.digits import format_estimate, leading_number
-from fedscope.figures.text.hessian_table import ABSENT
-from fedscope.records.estimates import EstimateEntry, Symbol
-from fedscope.statistics.resolution import UNRESOLVED
+from fedscope.figures.digits import ABSENT, format_entry, leading_number
+from fedscope.records.estimates import Entry
 
 NOT_MEASURED, UNSAID = "not measured", "not said"
 
@@ -45,16 +43,10 @@ def told(text: str) -> Cell:
     return Cell(text, text if number is None else number)
 
 
-def measured(value: float, *stderrs: float, within: float = 0.0, mark: str | None = None) -> Cell:
-    return Cell(
-        format_estimate(value, *stderrs, within=within), None if math.isnan(value) else value, mark=mark
-    )
-
-
-def related(mean: EstimateEntry | None, symbol: Symbol, mark: str | None = None) -> Cell:
-    """Return the cell of an H_N or H_D, which ``symbol`` says, with its error; it may be unresolved."""
-    if mean is None:
+def measured(entry: Entry | None, mark: str | None = None) -> Cell:
+    """Return the cell of a number with its errors; it may be unresolved, or not measured."""
+    if entry is None:
         return MISSING
-    if not mean.resolves(symbol):
-        return Cell(UNRESOLVED, missing=True)
-    return measured(mean.value, mean.stderr, mark=mark)
+    if not entry.is_resolved:
+        return Cell(format_entry(entry), missing=True)
+    return Cell(format_entry(entry), None if math.isnan(entry.value) else entry.value, mark=mark)

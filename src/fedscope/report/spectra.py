@@ -63,5 +63,4 @@ def spectrum_chart(shown: Shown) -> Chart | None:
 
 
 def _negative(density: DensityEntry) -> str:
-    mass = negative_mass(density.negative_mass)
-    return f", share of eigenvalues below −σ {mass}" if mass else ""
+    return f", share of eigenvalues below −σ {negative_mass(density.negative_mass)}"

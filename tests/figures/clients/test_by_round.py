@@ -11,9 +11,9 @@ from fedscope.errors import UserError
 from fedscope.figures.animation import save_film
 from fedscope.figures.clients.client_curves import rounds_figure
 from fedscope.figures.clients.round_figures import frame_figures
+from fedscope.figures.digits import format_entry
 from fedscope.figures.embedded_record import made_from, read_record
 from fedscope.figures.text.client_rounds import rounds_tables
-from fedscope.figures.text.client_tables import amount_text
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_curves import RunCurves
 from fedscope.statistics.standard_errors import interval
@@ -63,7 +63,7 @@ def test_several_runs_have_a_panel_for_each_number() -> None:
     cost = both[0].averaging
     assert cost
     row = dict(zip(first.columns, first.rows[0], strict=True))
-    assert row["cost of F: measured"] == amount_text(cost.overall.mean.measured)
+    assert row["cost of F: measured"] == format_entry(cost.overall.mean.measured)
 
 
 def test_a_round_without_a_number_leaves_a_gap() -> None:

@@ -12,9 +12,10 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.clients.matrices import order_of
 from fedscope.figures.clients.round_figures import draw
+from fedscope.figures.digits import format_entry
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.client_tables import CELL_NAMES, GAP_NAMES, amount_text, clients_tables
+from fedscope.figures.text.client_tables import CELL_NAMES, GAP_NAMES, clients_tables
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
 
 from .records import record
@@ -111,11 +112,11 @@ def test_rows_of_tables_are_of_the_loss_that_they_name() -> None:
         tables["Cost of averaging"].rows, (one.averaging.overall, one.averaging.own), strict=True
     ):
         terms = (drift.mean.measured, drift.mean.first, drift.mean.second, drift.mean.remainder)
-        assert row[1:] == tuple(map(amount_text, terms))
+        assert row[1:] == tuple(map(format_entry, terms))
     for row, aligned in zip(
         tables["Updates and curvature"].rows, (one.alignment.own, one.alignment.overall), strict=True
     ):
-        assert row[1:] == (amount_text(aligned.rayleigh), amount_text(aligned.share))
+        assert row[1:] == (format_entry(aligned.rayleigh), format_entry(aligned.share))
 
 
 def test_bars_are_as_high_as_the_numbers() -> None:

@@ -80,10 +80,12 @@ def test_pairs_below_the_noise_are_hatched() -> None:
 
 
 def test_what_a_pair_cannot_be_is_hatched_and_neither_written_nor_part_of_the_scale() -> None:
-    entry = crossing(4)
+    entry = {**crossing(4), "matrices_resolved": {}}
     for symbol, value in (("H_N", -16.0), ("H_D", -11.0)):
-        own = entry["matrices"][symbol]["parameter"]
+        own, said = entry["matrices"][symbol]["parameter"], [[True] * 4 for _ in range(4)]
         own[0][1] = own[1][0] = value
+        said[0][1] = said[1][0] = False
+        entry["matrices_resolved"][symbol] = {"parameter": said}
     figure = _drawn(_figure([entry], ["a"]))
     for axes in _matrices(figure):
         assert len([patch for patch in axes.patches if patch.get_hatch()]) == 2

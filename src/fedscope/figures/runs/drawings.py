@@ -18,7 +18,8 @@ from fedscope.figures.runs.quantity_curves import curvature_figure, diagnostics_
 from fedscope.figures.runs.row_dots import layer_figure
 from fedscope.figures.runs.tradeoff import MethodPoint, Reach, tradeoff_figure
 from fedscope.figures.text.labels import data_name
-from fedscope.records.run_curves import CURVATURE, RunCurves, accuracy_at, curvature_at, gap_at, name_of
+from fedscope.records.quantities import SIZES
+from fedscope.records.run_curves import RunCurves, accuracy_at, curvature_at, gap_at, name_of
 
 UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 FLATTER = " (← flatter)"
@@ -75,8 +76,10 @@ def _tradeoff(
     for group, height in zip(found, heights, strict=True):
         own = [next(measured) for _ in group.records]
         across = {
-            name + FLATTER: _mean(np.array([(pick(one).value, reach_of(pick(one))) for one in own]))
-            for name, pick in CURVATURE.items()
+            size.symbol + FLATTER: _mean(
+                np.array([(entry.value, reach_of(entry)) for one in own if (entry := size.of(one))])
+            )
+            for size in SIZES
         }
         points.append(MethodPoint(group.name, across, _mean(np.array(height))))
     return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(found, samples))

@@ -10,15 +10,9 @@ from fedscope.figures.half_intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Line, Panel
 from fedscope.figures.runs.groups import SeedGroup, accuracy_line, rounds_of, spread_of
+from fedscope.records.quantities import LAMBDA_MAX, SIZES, OfRecord
 from fedscope.records.round_quantities import QUANTITIES, Family, RoundQuantity
-from fedscope.records.run_curves import (
-    CURVATURE,
-    CurvatureEntry,
-    Pick,
-    RunCurves,
-    curvature_rounds,
-    most_rounds,
-)
+from fedscope.records.run_curves import CurvatureEntry, RunCurves, curvature_rounds, most_rounds
 from fedscope.records.stability import stable_under
 
 Unit = Callable[[RunCurves, int], float]
@@ -26,7 +20,7 @@ Rounds = Callable[[RunCurves], tuple[int, list[CurvatureEntry]]]
 
 
 def curvature_figure(found: Sequence[SeedGroup], title: str) -> Figure:
-    panels = [_curvature_panel(found, name, pick) for name, pick in CURVATURE.items()]
+    panels = [_curvature_panel(found, one.symbol, one.of) for one in SIZES]
     return _below_accuracy(found, panels, title)
 
 
@@ -36,7 +30,7 @@ def stability_figure(found: Sequence[SeedGroup], title: str) -> Figure:
     And, where it was measured of two rounds or more, that of P⁻¹H in units of the largest that the steps of
     an adaptive server are stable at.
     """
-    ratio = _curvature_panel(found, "λ_max / stable", lambda one: one.lambda_max, of=_stable)
+    ratio = _curvature_panel(found, "λ_max / stable", LAMBDA_MAX.of, of=_stable)
     edge = Line("edge of stability", np.zeros(1), np.ones(1), level=True)
     panels = [Panel([*ratio.lines, edge], "round", "λ_max / stable")]
     lines = [(group, line) for group in found if (line := _server_line(group))]
@@ -91,17 +85,19 @@ def _samples(found: Sequence[SeedGroup], measured: Rounds = curvature_rounds) ->
     return samples.pop()
 
 
-def _curvature_panel(found: Sequence[SeedGroup], name: str, pick: Pick, of: Unit = lambda *_: 1.0) -> Panel:
+def _curvature_panel(
+    found: Sequence[SeedGroup], name: str, pick: OfRecord, of: Unit = lambda *_: 1.0
+) -> Panel:
     return Panel([_curvature_line(group, pick, of) for group in found], "round", name)
 
 
-def _curvature_line(group: SeedGroup, pick: Pick, of: Unit) -> Line:
+def _curvature_line(group: SeedGroup, pick: OfRecord, of: Unit) -> Line:
     measured = [curvature_rounds(record)[1] for record in group.records]
     shared = _shared_rounds(measured)
     rows = []
     for record, rounds in zip(group.records, measured, strict=True):
         units = [of(record, round) for round in shared]
-        chosen = [pick(one) for one in rounds if one.round in shared]
+        chosen = [found for one in rounds if one.round in shared and (found := pick(one))]
         rows.append([(one.value / u, reach_of(one) / u) for one, u in zip(chosen, units, strict=True)])
     return _mean_line(group, shared, rows)
 

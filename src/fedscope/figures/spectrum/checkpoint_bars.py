@@ -18,6 +18,7 @@ from fedscope.figures.panels import Bars, Panel, RuledLine, Ticks, Values
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.quantities import SIZES
 
 MOST_BARS = 100
 NO_ERROR = "±?"
@@ -36,13 +37,7 @@ class CheckpointBar:
 def checkpoint_bars(records: Sequence[HessianRecord], labels: Sequence[str]) -> list[CheckpointBar]:
     """Return a bar per Hessian record; the trace's error is that of probes and data together."""
     return [
-        CheckpointBar(
-            name,
-            {
-                "λ_max": _value(record.lambda_max, record.lambda_max.stderr_data),
-                "trace": _value(record.trace, record.trace.stderr_probe, record.trace.stderr_data),
-            },
-        )
+        CheckpointBar(name, {one.symbol: _value(found) for one in SIZES if (found := one.of(record))})
         for record, name in zip(records, labels, strict=True)
     ]
 
@@ -56,17 +51,15 @@ def client_bars(crossing: CrossClientEntry) -> list[CheckpointBar]:
         )
     bars = []
     for place, number in enumerate(crossing.client_numbers):
-        trace = crossing.traces[place]
-        values = {"trace": _value(trace, trace.stderr)}
-        if crossing.lambda_max:
-            top = crossing.lambda_max[place]
-            values = {"λ_max": _value(top, top.stderr_data), **values}
+        values = {"λ_max": _value(crossing.lambda_max[place])} if crossing.lambda_max else {}
+        values["trace"] = _value(crossing.traces[place])
         bars.append(CheckpointBar(str(number), values))
     return bars
 
 
-def _value(entry: Entry, *stderrs: float) -> tuple[float, float]:
-    return entry.value, reach_of(entry, *stderrs)
+def _value(entry: Entry) -> tuple[float, float]:
+    whole = len(entry.errors) == len(entry.stated_errors)
+    return entry.value, reach_of(entry) if whole else math.nan
 
 
 def bar_figure(

@@ -87,7 +87,7 @@ def resolved_pairs(crossing: CrossClientEntry, symbol: Symbol, reading: Reading)
 def _mean(crossing: CrossClientEntry, symbol: Symbol, reading: Reading) -> str:
     estimate = crossing.mean(symbol, reading)
     pairs = "distinct pairs" if crossing.pairs == "distinct" else "all pairs with self-pairs"
-    if estimate is None or not estimate.resolves(symbol):
+    if estimate is None or not estimate.is_resolved:
         return f"{TYPESET[symbol]} over {pairs}: {UNRESOLVED}"
     value = style.typeset(format_estimate(estimate.value, estimate.stderr))
     return f"{TYPESET[symbol]} = {value}, mean over {pairs}"

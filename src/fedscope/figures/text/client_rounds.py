@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from fedscope.figures.text.client_tables import GAP_NAMES, MEANS, amount_text, estimate_text
+from fedscope.figures.digits import format_entry
+from fedscope.figures.text.client_tables import GAP_NAMES, MEANS
 from fedscope.figures.text.hessian_table import Table
 from fedscope.records.client_means import Side, Term, aligned, cost, gap
 from fedscope.records.clients_record import QUANTITIES, SYMBOLS, Amount, ClientsRecord
@@ -55,15 +56,9 @@ def measured(records: Sequence[ClientsRecord], kind: RoundsKind) -> list[Curve]:
 def rounds_tables(records: Sequence[ClientsRecord]) -> Iterator[Table]:
     shown = [curve for kind in ROUNDS_KINDS for curve in measured(records, kind) if curve.main]
     for run, own in by_run(records).items():
-        rows = [(str(one.checkpoint.round), *(_text(curve.of(one)) for curve in shown)) for one in own]
+        rows = [(str(one.checkpoint.round), *(format_entry(curve.of(one)) for curve in shown)) for one in own]
         columns = ("round", *(curve.name for curve in shown))
         yield Table(f"{run}: clients by round", columns, tuple(rows), (MEANS,))
-
-
-def _text(number: Number | None) -> str:
-    if isinstance(number, EstimateEntry):
-        return estimate_text(number)
-    return amount_text(number)
 
 
 def _gaps() -> Iterator[Curve]:

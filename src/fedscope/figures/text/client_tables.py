@@ -4,22 +4,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from fedscope.figures.digits import format_estimate
-from fedscope.figures.text.hessian_table import ABSENT, NO_ERROR, OVER_PAIRS, Table, departures
+from fedscope.figures.digits import ABSENT, format_entry, format_estimate
+from fedscope.figures.text.hessian_table import NO_ERROR, Table, departures
 from fedscope.figures.text.labels import label
 from fedscope.records.client_paths import AllBarriers, Critical, CriticalStepEntry, Noise
 from fedscope.records.clients_record import (
     SYMBOLS,
     AlignmentEntry,
-    Amount,
     AveragingEntry,
     ClientsRecord,
     Function,
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
-from fedscope.records.estimates import EstimateEntry
+from fedscope.records.cross_client_entry import READINGS
+from fedscope.records.quantities import OVER_PAIRS
 from fedscope.statistics.resolution import UNRESOLVED
 
 MEANS = "Σ p_k over the clients; ± one standard error of samples and probes together"
@@ -71,7 +70,7 @@ def _tables(record: ClientsRecord) -> Iterator[Table]:
     if record.overlap:
         yield _overlap(record, record.overlap)
     if record.cross_client:
-        yield _diagonals(record.cross_client)
+        yield _diagonals(record)
     if record.noise:
         yield _noise(record, record.noise)
     if record.critical:
@@ -81,19 +80,12 @@ def _tables(record: ClientsRecord) -> Iterator[Table]:
     yield _each(record)
 
 
-def amount_text(one: Amount | None) -> str:
-    """Return a number with its error; "unresolved" where it says nothing, "–" where there is none."""
-    if one is None:
-        return ABSENT
-    return format_estimate(one.value, one.stderr) if one.resolved else UNRESOLVED
-
-
 def _cells(record: ClientsRecord) -> Table:
     places = [place for place in CELL_NAMES if any(one.cell(*place) for one in record.flatness)]
     rows = []
     for one in record.flatness:
         found = [one.cell(*place) for place in places]
-        rows.append((SYMBOLS[one.quantity], *(amount_text(cell.mean if cell else None) for cell in found)))
+        rows.append((SYMBOLS[one.quantity], *(format_entry(cell.mean if cell else None) for cell in found)))
     legend = (
         f"f_k: client k's loss on its own rows, F: on {record.problem.samples:,} samples of all; w_k: its "
         "upload, w̄: the global model, w_start: what the round began with"
@@ -106,7 +98,7 @@ def _cells(record: ClientsRecord) -> Table:
 
 def _gaps(record: ClientsRecord) -> Table:
     rows = [
-        (SYMBOLS[one.quantity], *(amount_text(one.gap(name).mean) for name in GAP_NAMES))
+        (SYMBOLS[one.quantity], *(format_entry(one.gap(name).mean) for name in GAP_NAMES))
         for one in record.flatness
     ]
     columns = ("quantity", *GAP_NAMES.values())
@@ -116,7 +108,7 @@ def _gaps(record: ClientsRecord) -> Table:
 
 def _alignment(found: AlignmentEntry) -> Table:
     rows = [
-        (name, amount_text(one.rayleigh), amount_text(one.share))
+        (name, format_entry(one.rayleigh), format_entry(one.share))
         for name, one in (("own", found.own), ("global", found.overall))
     ]
     start = "w_start" if found.anchor == "start" else "w̄"
@@ -131,7 +123,7 @@ def _averaging(found: AveragingEntry) -> Table:
     rows = [
         (
             name,
-            *(amount_text(getattr(one.mean, term)) for term in ("measured", "first", "second", "remainder")),
+            *(format_entry(getattr(one.mean, term)) for term in ("measured", "first", "second", "remainder")),
         )
         for name, one in (("global F", found.overall), ("own f_k", found.own))
     ]
@@ -140,7 +132,7 @@ def _averaging(found: AveragingEntry) -> Table:
         f"w̄ = Σ p_k w_k, at {format_estimate(found.distance)} of the clients' distance from the round's model"
     ]
     if found.own_buffers:
-        notes.append(f"with each model's own BatchNorm statistics F has {amount_text(found.own_buffers)}")
+        notes.append(f"with each model's own BatchNorm statistics F has {format_entry(found.own_buffers)}")
     return Table("Cost of averaging", columns, tuple(rows), tuple(notes))
 
 
@@ -172,33 +164,28 @@ def _close(k: int, separation: float) -> list[str]:
     ]
 
 
-def _diagonals(cross: CrossClientEntry) -> Table:
-    names = [name for name in OVER_PAIRS if getattr(cross, name)]
-    rows = []
-    for reading in READINGS:
-        means = [cross.mean(symbol, reading) for symbol in names]
-        rows.append(
-            (reading, *(ABSENT if one is None else format_estimate(one.value, one.stderr) for one in means))
-        )
-    return Table("Hessian diagonals", ("diagonal", *(OVER_PAIRS[name] for name in names)), tuple(rows), ())
-
-
-def estimate_text(one: EstimateEntry) -> str:
-    return UNRESOLVED if one.resolved is False else format_estimate(one.value, one.stderr)
+def _diagonals(record: ClientsRecord) -> Table:
+    shown = [one for one in OVER_PAIRS if one.is_in(record)]
+    rows = [
+        (reading, *(format_entry(one.of(record)) for one in shown if one.name.endswith(reading)))
+        for reading in READINGS
+    ]
+    columns = dict.fromkeys(one.symbol.partition(" (")[0] for one in shown)
+    return Table("Hessian diagonals", ("diagonal", *columns), tuple(rows), ())
 
 
 def _noise(record: ClientsRecord, found: Noise) -> Table:
     rows = [
-        (name, *(estimate_text(part) for part in (one.trace, one.square, one.scale)))
+        (name, *(format_entry(part) for part in (one.trace, one.square, one.scale)))
         for name, one in (
             *((f"client {k}", one) for k, one in zip(record.numbers, found.clients, strict=True)),
             ("all", found.whole),
         )
     ]
     notes = (
-        f"at w̄; all: of Σ p_k f_k; tr Σ within clients: {estimate_text(found.within)}; ± over the samples",
-        f"between clients: Σ p_k ‖g_k − g‖² = {estimate_text(found.between)}, Σ p_k ‖g_k‖²/‖g‖² = "
-        f"{estimate_text(found.dissimilarity)}",
+        f"at w̄; all: of Σ p_k f_k; tr Σ within clients: {format_entry(found.within)}; ± over the samples",
+        f"between clients: Σ p_k ‖g_k − g‖² = {format_entry(found.between)}, Σ p_k ‖g_k‖²/‖g‖² = "
+        f"{format_entry(found.dissimilarity)}",
     )
     columns = ("loss", "tr Σ", "‖g‖²", "noise scale tr Σ/‖g‖²")
     return Table("Gradient noise", columns, tuple(rows), notes)
@@ -222,9 +209,9 @@ def _step(one: CriticalStepEntry) -> str:
 
 
 def _barriers(record: ClientsRecord, found: AllBarriers) -> Table:
-    rows = [("as they are", estimate_text(found.plain.mean), estimate_text(found.plain.average))]
+    rows = [("as they are", format_entry(found.plain.mean), format_entry(found.plain.average))]
     if found.matched:
-        rows.append(("matched", estimate_text(found.matched.mean), estimate_text(found.matched.average)))
+        rows.append(("matched", format_entry(found.matched.mean), format_entry(found.matched.average)))
     notes = ["of F; matched: the channels of each second model in the order that fits the first best"]
     notes += [f"not matched: {found.unmatched_reason}"] if found.unmatched_reason else []
     if record.averaging:
@@ -248,18 +235,18 @@ def _each(record: ClientsRecord) -> Table:
             cell = one.cell(*place)
             if cell:
                 columns.append(f"{SYMBOLS[one.quantity]} {CELL_NAMES[place]}")
-                found.append([amount_text(amount) for amount in cell.clients])
+                found.append([format_entry(amount) for amount in cell.clients])
     if record.alignment:
         columns += ["‖Δ‖", "ΔᵀHΔ/‖Δ‖² own", "global", "share own", "share global"]
         each = record.alignment.clients
         found.append([format_estimate(one.length) for one in each])
         found += [
-            [amount_text(one.own.rayleigh) for one in each],
-            [amount_text(one.overall.rayleigh) for one in each],
+            [format_entry(one.own.rayleigh) for one in each],
+            [format_entry(one.overall.rayleigh) for one in each],
         ]
         found += [
-            [amount_text(one.own.share) for one in each],
-            [amount_text(one.overall.share) for one in each],
+            [format_entry(one.own.share) for one in each],
+            [format_entry(one.overall.share) for one in each],
         ]
     notes = tuple(record.pairing.lines) if record.pairing else ()
     return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), notes)

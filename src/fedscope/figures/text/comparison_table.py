@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from fedscope.errors import UserError
-from fedscope.figures.digits import format_estimate
-from fedscope.figures.text.hessian_table import ABSENT, Table
+from fedscope.figures.digits import ABSENT, format_estimate
+from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label, method_name
-from fedscope.records.differences import COMPARISONS, Difference, differences_to_first, is_sharpness
+from fedscope.records.differences import Difference, differences_to_first, is_sharpness
 from fedscope.records.hessian_record import Compared, HessianRecord
+from fedscope.records.quantities import QUANTITIES
 from fedscope.statistics.resolution import UNRESOLVED
 
 UNDECIDED = (
@@ -26,9 +27,9 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
     names = list(dict.fromkeys(one.quantity for row in found for one in row))
     rows = [(label(other.checkpoint), *_cells(row, names)) for other, row in zip(others, found, strict=True)]
     meanings = [
-        f"{one.quantity}: {one.meaning}"
-        for one in COMPARISONS
-        if one.quantity in names and one.meaning and one.quantity not in _untold(found)
+        f"{one.symbol}: {one.meaning}"
+        for one in QUANTITIES
+        if one.symbol in names and one.meaning and one.symbol not in _untold(found)
     ]
     explanation = (
         f"± standard error over probes and samples together, which the checkpoints share; {_judged(found)}"

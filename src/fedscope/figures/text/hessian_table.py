@@ -5,19 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from fedscope.choices import Reading
 from fedscope.errors import UserError
-from fedscope.figures.digits import format_estimate
+from fedscope.figures.digits import ABSENT, format_entry, format_estimate
 from fedscope.figures.text.labels import label
-from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
-from fedscope.records.estimates import EstimateEntry, MeanSymbol
+from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.hessian_record import HessianRecord, ProblemEntry
+from fedscope.records.quantities import LAMBDA_MAX, OVER_PAIRS, QUANTITIES, Quantity
 from fedscope.statistics.resolution import UNRESOLVED
 
 NO_ERROR = "± –"  # behind a value, as :func:`fedscope.figures.digits.format_estimate` writes it
-ABSENT = "–"
 CARRIED_BY = "n_eff"  # the column of the effective number of samples
-OVER_PAIRS: Mapping[MeanSymbol, str] = {"H_N": "H_N", "H_N_scale_free": "H_N scale-free", "H_D": "H_D"}
 MEANING = "effective number of samples that carry λ_max, (Σq)²/Σq² of their parts q"
 
 
@@ -64,15 +61,18 @@ def hessian_table(records: Sequence[HessianRecord]) -> Table:
     """
     check_any(records)
     shared, differing = _settings([record.problem.to_json() for record in records])
-    means = _means([record.cross_client for record in records if record.cross_client])
+    shown = [one for one in QUANTITIES if any(map(one.is_in, records))]
     carried = any(math.isfinite(record.lambda_max.effective_samples) for record in records)
-    columns = ["checkpoint", *differing, "λ_max ± data", *[CARRIED_BY] * carried, "trace ± probe ± data"]
-    columns += [f"{OVER_PAIRS[symbol]} ({reading})" for symbol, reading in means]
-    rows = [tuple(_cells(record, differing, means, carried=carried)) for record in records]
+    columns = ["checkpoint", *differing, *(one.column for one in shown)]
+    rows = [_cells(record, differing, shown) for record in records]
+    if carried:
+        place = columns.index(LAMBDA_MAX.column) + 1
+        for row, cell in zip((columns, *rows), (CARRIED_BY, *map(_carriers, records)), strict=True):
+            row.insert(place, cell)
     title = TITLES.get(str(shared.get("operator", "")), "Curvature of the loss")
     unknown = any(NO_ERROR in cell for row in rows for cell in row)
     notes = _notes(records, shared, unknown=unknown, carried=carried)
-    return Table(title, tuple(columns), tuple(rows), tuple(notes))
+    return Table(title, tuple(columns), tuple(map(tuple, rows)), tuple(notes))
 
 
 def check_any(records: Sequence[HessianRecord]) -> None:
@@ -88,28 +88,14 @@ TITLES = {
 }
 
 
-def _means(crossed: Sequence[CrossClientEntry]) -> list[tuple[MeanSymbol, Reading]]:
-    """Return which means over pairs of clients have a column: scale-free H_N only where a record has it."""
-    known = [name for name in OVER_PAIRS if any(getattr(cross, name) for cross in crossed)]
-    return [(symbol, reading) for symbol in known for reading in READINGS]
+def _cells(record: HessianRecord, settings: Sequence[str], shown: Sequence[Quantity]) -> list[str]:
+    problem = record.problem.to_json()
+    cells = [label(record.checkpoint), *(_text(problem.get(key)) for key in settings)]
+    return [*cells, *(format_entry(one.of(record)) for one in shown)]
 
 
-def _cells(
-    record: HessianRecord,
-    settings: Sequence[str],
-    means: Sequence[tuple[MeanSymbol, Reading]],
-    *,
-    carried: bool,
-) -> list[str]:
-    problem, top, trace = record.problem.to_json(), record.lambda_max, record.trace
-    cells = [
-        label(record.checkpoint),
-        *(_text(problem.get(key)) for key in settings),
-        format_estimate(top.value, top.stderr_data, within=top.residual),
-        *[effective_number(top.effective_samples)] * carried,
-        format_estimate(trace.value, trace.stderr_probe, trace.stderr_data),
-    ]
-    return cells + _relations(record.cross_client, means)
+def _carriers(record: HessianRecord) -> str:
+    return effective_number(record.lambda_max.effective_samples)
 
 
 def effective_number(samples: float) -> str:
@@ -121,23 +107,13 @@ def all_rows(record: HessianRecord) -> str | None:
     cross = record.cross_client
     if cross is None or cross.populations is None:
         return None
-    means = _means([cross])
-    found = [_relation(cross.population(symbol, reading), symbol) for symbol, reading in means]
-    if found == _relations(cross, means):
+    shown = [one for one in OVER_PAIRS if one.is_in(record)]
+    found = [format_entry(one.of_population and one.of_population(record)) for one in shown]
+    if found == [format_entry(one.of(record)) for one in shown]:
         return None
-    named = (f"{OVER_PAIRS[of]} ({how}) {text}" for (of, how), text in zip(means, found, strict=True))
+    named = (f"{one.symbol} {text}" for one, text in zip(shown, found, strict=True))
     said = UNRESOLVED if {*found} == {UNRESOLVED} else ", ".join(named)
     return f"of all rows that the clients hold, ± the samples too: {said}"
-
-
-def _relations(cross: CrossClientEntry | None, means: Sequence[tuple[MeanSymbol, Reading]]) -> list[str]:
-    return [_relation(cross.mean(symbol, reading) if cross else None, symbol) for symbol, reading in means]
-
-
-def _relation(mean: EstimateEntry | None, symbol: MeanSymbol) -> str:
-    if mean is None:
-        return ABSENT
-    return format_estimate(mean.value, mean.stderr) if mean.resolves(symbol) else UNRESOLVED
 
 
 # How long a measurement takes, and what stands below.
@@ -162,7 +138,7 @@ def _notes(
     if told:
         notes.append(", ".join(told))
     crossed = [record.cross_client for record in records if record.cross_client]
-    if any(UNRESOLVED in _relations(cross, _means([cross])) for cross in crossed):
+    if any((mean := one.of(record)) and not mean.is_resolved for record in records for one in OVER_PAIRS):
         stopped = any(cross.converged is False for cross in crossed)  # never where the probes were fixed
         notes.append(
             "unresolved: out of its range, or its 95 % interval excludes nothing; raise "

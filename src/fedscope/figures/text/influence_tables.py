@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from fedscope.figures.digits import format_estimate
-from fedscope.figures.text.hessian_table import ABSENT, Table, effective_number
+from fedscope.figures.digits import ABSENT, format_estimate
+from fedscope.figures.text.hessian_table import Table, effective_number
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.influence_entry import GroupEntry, Influence, Influential

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from fedscope.choices import Against
 from fedscope.errors import UserError
-from fedscope.figures.digits import format_estimate
+from fedscope.figures.digits import ABSENT, format_entry, format_estimate
 from fedscope.figures.text.comparison_table import UNDECIDED, stated
-from fedscope.figures.text.hessian_table import ABSENT, NO_ERROR, Table, departures
+from fedscope.figures.text.hessian_table import NO_ERROR, Table, departures
 from fedscope.figures.text.labels import in_subspace, label
 from fedscope.records.sharpness_record import Correlation, GeneralizationGap, SharpnessEntry, SharpnessRecord
 
@@ -92,11 +92,7 @@ def _settings(one: SharpnessEntry) -> str:
 
 
 def _cell(one: SharpnessEntry | None) -> str:
-    if one is None:
-        return ABSENT
-    if _is_unbounded(one):
-        return UNBOUNDED
-    return format_estimate(one.value, one.stderr_draws, one.stderr_data)
+    return UNBOUNDED if one and _is_unbounded(one) else format_entry(one)
 
 
 def _is_unbounded(one: SharpnessEntry) -> bool:

@@ -29,7 +29,8 @@ def _generalisation(record: SharpnessRecord) -> EstimateEntry | None:
         return None
     found = record.gap
     numbers = {"value": found.loss, "stderr": found.stderr, "dof": found.dof}
-    return EstimateEntry.read({name: or_null(number) for name, number in numbers.items()})
+    known = {name: or_null(number) for name, number in numbers.items()}
+    return EstimateEntry.read({**known, "resolved": True})
 
 
 def _rows() -> Iterator[Row]:

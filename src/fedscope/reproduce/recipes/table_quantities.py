@@ -13,11 +13,11 @@ from scipy.special import stdtrit
 
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.choices import Reading
 from fedscope.federated.server.run_summary import summary
 from fedscope.records.clients_record import Amount
-from fedscope.records.estimates import SYMBOLS, Eigenvalue, Entry, EstimateEntry, Symbol
+from fedscope.records.estimates import Eigenvalue, Entry
 from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.quantities import LAMBDA_MAX, OVER_PAIRS, TRACE
 from fedscope.records.saved_records import Kept
 from fedscope.records.sharpness_record import SharpnessEntry
 from fedscope.reproduce.recipes import of_clients
@@ -68,12 +68,7 @@ def spread(values: Sequence[float]) -> float:
     return math.sqrt(sum((value - average) ** 2 for value in values) / (len(values) - 1))
 
 
-def _mean(symbol: Symbol, reading: Reading) -> Callable[[HessianRecord], EstimateEntry | None]:
-    def entry(record: HessianRecord) -> EstimateEntry | None:
-        cross = record.cross_client
-        return cross.compared(symbol, reading) if cross else None
-
-    return entry
+_MEANS = {one.name: one.compared for one in OVER_PAIRS}
 
 
 def _sum(record: HessianRecord) -> Number:
@@ -119,19 +114,19 @@ _ALL = (
     TableQuantity("macs", "MACs (10⁶)", static=True),
     TableQuantity("macs_e8", "MACs (10⁸)", static=True),
     TableQuantity("parameters", "parameters held (10⁶)", static=True),
-    TableQuantity("lambda_max", "λ_max", "curvature", lambda record: record.lambda_max),
-    TableQuantity("trace", "trace", "curvature", lambda record: record.trace),
+    TableQuantity("lambda_max", "λ_max", "curvature", LAMBDA_MAX.of),
+    TableQuantity("trace", "trace", "curvature", TRACE.of),
     TableQuantity("lambda_5", "λ₅", "curvature", _fifth),
     TableQuantity("lambda_ratio", "λ₁/λ₅", "curvature", number=_ratio),
-    TableQuantity("H_N", "H_N, diagonals", "clients", _mean("H_N", "parameter")),
-    TableQuantity("H_D", "H_D, diagonals", "clients", _mean("H_D", "parameter")),
-    TableQuantity("H_N_tensor", "H_N, block traces", "clients", _mean("H_N", "tensor")),
-    TableQuantity("H_D_tensor", "H_D, block traces", "clients", _mean("H_D", "tensor")),
-    TableQuantity("lambda_max_code", "λ_max, published code", "published", lambda record: record.lambda_max),
-    TableQuantity("trace_code", "trace, published code", "published", lambda record: record.trace),
+    TableQuantity("H_N", "H_N, diagonals", "clients", _MEANS["H_N_parameter"]),
+    TableQuantity("H_D", "H_D, diagonals", "clients", _MEANS["H_D_parameter"]),
+    TableQuantity("H_N_tensor", "H_N, block traces", "clients", _MEANS["H_N_tensor"]),
+    TableQuantity("H_D_tensor", "H_D, block traces", "clients", _MEANS["H_D_tensor"]),
+    TableQuantity("lambda_max_code", "λ_max, published code", "published", LAMBDA_MAX.of),
+    TableQuantity("trace_code", "trace, published code", "published", TRACE.of),
     TableQuantity("lambda_ratio_code", "λ₁/λ₅, published code", "published", number=_ratio),
-    TableQuantity("H_N_code", "H_N, published code", "published", _mean("H_N", "tensor")),
-    TableQuantity("H_D_code", "H_D, published code", "published", _mean("H_D", "tensor")),
+    TableQuantity("H_N_code", "H_N, published code", "published", _MEANS["H_N_tensor"]),
+    TableQuantity("H_D_code", "H_D, published code", "published", _MEANS["H_D_tensor"]),
     *(TableQuantity(*one) for one in of_clients.QUANTITIES),
     TableQuantity("curve", "accuracy by round", drawn=True),
     TableQuantity("spectrum", "top eigenvalues", "spectrum", number=_sum, drawn=True),
@@ -168,7 +163,7 @@ def from_record(name: str, record: Kept) -> Number:
     entry = read(record) if read else None
     if entry is None:
         return Number(None, text="–")
-    if not _resolved(name, entry):
+    if not entry.is_resolved:
         return Number(None, text=UNRESOLVED)
     if math.isnan(entry.value):
         return Number(None, text="not finite")
@@ -184,10 +179,3 @@ def _without_bias(entry: Amount, interval: tuple[float, ...]) -> Number:
     low, high = interval
     error = (high - low) / 2 / float(stdtrit(entry.dof, 0.975)) if entry.dof > 0 else math.nan
     return Number(entry.value - entry.bias, error if math.isfinite(error) else None, entry.dof)
-
-
-def _resolved(name: str, entry: Entry) -> bool:
-    symbol = next((one for one in SYMBOLS if name.startswith(one)), None)
-    if symbol and isinstance(entry, EstimateEntry):
-        return entry.resolves(symbol)
-    return not isinstance(entry, EstimateEntry | Amount) or entry.resolved is not False
