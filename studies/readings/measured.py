@@ -9,7 +9,7 @@ from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.models import catalogue as model_catalogue
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.published import printed
+from fedscope.reproduce.recipes.spec import printed
 from studies.readings.reading import Reading, label
 from studies.readings.readings_recipe import ReadingsRecipe
 

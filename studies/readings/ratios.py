@@ -20,7 +20,7 @@ from fedscope.figures import style
 from fedscope.figures.color_scale import format_value
 from fedscope.figures.label_placement import POINTS, text_size
 from fedscope.figures.page import Page, wrapped
-from fedscope.figures.runs.tradeoff import colors_by_family
+from fedscope.figures.runs.drawings import colors_by_family
 
 MARKER = 3.2  # diameter in points
 MOST_TICKS = 20

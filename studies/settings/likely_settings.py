@@ -13,7 +13,7 @@ import numpy as np
 
 from fedscope.records.entries import Record
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.published import table
+from fedscope.reproduce.recipes.spec import table
 from studies.likelihood import Array, distance, log_density, shares, tail
 from studies.settings.search import COMPARED, SearchRecipe
 from studies.study import percent

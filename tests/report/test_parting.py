@@ -3,7 +3,7 @@
 import fedscope.report as report
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.records.saved_records import hessians
-from fedscope.report.parting import round_parts
+from fedscope.report.clients_by_round import round_parts
 from tests.figures.clients.records import record
 from tests.figures.records import curvature
 

@@ -7,9 +7,8 @@ import pytest
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_record import RunRecord
-from fedscope.report.round_charts import convergence, diagnostics
+from fedscope.report.round_charts import convergence, diagnostics, final_accuracy, runs_table, training_table
 from fedscope.report.subjects import subjects
-from fedscope.report.training import final_accuracy, runs_table, training_table
 from tests.figures.records import run
 from tests.records.test_round_quantities import DIAGNOSTICS
 

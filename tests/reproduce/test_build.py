@@ -24,7 +24,7 @@ from fedscope.reproduce.recipes.run_cells import Choices, cells
 from fedscope.reproduce.recipes.spec import names, recipe
 from fedscope.reproduce.runs import measure_kinds
 from fedscope.reproduce.runs import measurements as measuring
-from fedscope.reproduce.runs.missing_runs import train_job
+from fedscope.reproduce.runs.inventory import train_job
 from tests.processes import finished, started
 
 pytestmark = pytest.mark.slow

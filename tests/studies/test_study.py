@@ -10,9 +10,9 @@ import pytest
 
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
+from fedscope.reproduce.gallery.cell_texts import table_csv
 from fedscope.reproduce.gallery.gallery import supplement
 from fedscope.reproduce.gallery.render import latex, markdown
-from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.plan import BuildSettings
 from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import SCALES, recipe

@@ -184,8 +184,8 @@ def _check_only_drawn() -> None:
 
 
 def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
+    from fedscope.figures.text.advice import geometry
     from fedscope.figures.text.labels import titles
-    from fedscope.figures.text.landscape_words import geometry
 
     for title, record in zip(titles(records), records, strict=True):
         for line in geometry(record):

@@ -4,17 +4,21 @@ Each label in turn takes the nearest place of rings around its point. Everything
 the lower left corner of the panel, and lines are known by samples along them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from fedscope.figures import style
+from fedscope.figures.digits import SUPERSCRIPTS
 
 Points = NDArray[np.float64]  # (k, 2)
 
@@ -27,6 +31,9 @@ STEP = 1.5  # between samples of a line
 CLEAR = 1.2  # least distance of a leader to other lines
 CROSSING = 1.0  # cost of a sample of a line under a label, in points of distance
 COVERED = 4.0  # of a sample of a leader that runs over a point or into another leader
+NORMS = {"eigenvector": "unit norm", "random": "filter-normalised"}  # of directions, by their names' kind
+TICKS = 4  # intervals between them at most
+LONGEST = 5  # characters of a tick that have room beside an axis
 
 
 @dataclass(frozen=True)
@@ -148,3 +155,40 @@ def _leader(rim: Points, box: Points) -> Points:
 def _hits(leader: Points, spots: Points, room: float) -> int:
     gaps = leader[:, None] - spots
     return int((np.hypot(gaps[..., 0], gaps[..., 1]) <= room).any(axis=1).sum())
+
+
+def coordinate(value: float, _: float) -> str:
+    return f"{value:g}".replace("-", "−")
+
+
+def axis_name(name: str) -> str:
+    kind, _, number = name.partition(" ")
+    return f"{name} ({NORMS[kind]})" if kind in NORMS and number.isdecimal() else name
+
+
+def dress_axis(
+    axis: Axis,
+    name: str,
+    limits: tuple[float, float],
+    *,
+    room: float,
+    ticks: int = TICKS,
+    longest: int = LONGEST,
+) -> None:
+    """Set an axis' ticks and its name, which says their unit where they would be long.
+
+    The name is shrunk to fit ``room`` points; ``longest`` is how many characters of a tick have room.
+    """
+    power = _power(limits, longest)
+    lines = f"{name}, in 10{str(power).translate(SUPERSCRIPTS)}" if power else name
+    widest = style.typeset(max(lines.split("\n"), key=len))
+    axis.set_major_locator(MaxNLocator(ticks))
+    axis.set_major_formatter(lambda value, _: coordinate(value / 10.0**power, _))
+    axis.set_label_text(style.typeset(lines), fontsize=fitting_size(widest, room))
+
+
+def _power(limits: tuple[float, float], longest: int) -> int:
+    # those of the finest ticks, so that drawings of one plane with other numbers of ticks agree
+    if all(len(coordinate(tick, 0)) <= longest for tick in MaxNLocator(TICKS).tick_values(*limits)):
+        return 0
+    return math.floor(math.log10(max(map(abs, limits))))

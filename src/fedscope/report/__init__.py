@@ -25,11 +25,9 @@ from fedscope.report import (
     round_charts,
     slice_views,
     spectra,
-    training,
 )
-from fedscope.report.clients_by_round import clients_by_round
+from fedscope.report.clients_by_round import clients_by_round, round_parts
 from fedscope.report.headlines import summary
-from fedscope.report.parting import round_parts
 from fedscope.report.subjects import Subjects, key_of, run_key, subjects
 
 __all__ = ["landscape_page", "report_page"]
@@ -101,8 +99,8 @@ def _page(
         "whole": kind == "Report",
         "subjects": list(who.values()),
         "summary": summary(runs, curvatures, landscapes, who),
-        "runs": training.runs_table(runs, who) if runs else None,
-        "training": training.training_table(runs, who),
+        "runs": round_charts.runs_table(runs, who) if runs else None,
+        "training": round_charts.training_table(runs, who),
         "curvature": curvature_tables.curvature_table(runs, curvatures, who) if runs or curvatures else None,
         "clients": client_charts.clients_table(shown),
         "comparison": curvature_tables.comparison(curvatures, who),

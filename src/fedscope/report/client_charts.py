@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedscope.choices import Reading
+from fedscope.figures.clients.matrices import client_panel, range_of, resolved_pairs
 from fedscope.figures.digits import format_estimate
 from fedscope.figures.panels import Matrix, Values
-from fedscope.figures.spectrum.client_pairs import client_panel, range_of, resolved_pairs
 from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.report.plotly_panels import Chart, chart

@@ -1,17 +1,33 @@
-"""Clients by round: gaps, alignment, cost of averaging, H_N and H_D; the charts follow the slider."""
+"""The clients of rounds on the page: tables and pictures of one round, and charts that follow the slider."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from matplotlib.colors import to_hex
 
 from fedscope.figures import style
 from fedscope.figures.clients.client_curves import panels_of
+from fedscope.figures.clients.matrices import matrices_of
+from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw
+from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.text.client_rounds import ROUNDS_KINDS
+from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.hessian_table import Table
+from fedscope.figures.text.labels import label
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_record import RunRecord
+from fedscope.report import html_page
 from fedscope.report.plotly_panels import Chart, rounds_chart
+from fedscope.report.sortable_table import SortableTable, told
 from fedscope.report.subjects import SYMBOLS, Key, Subject, Subjects, key_of, legible, run_key
+
+ALTS: Mapping[ClientsKind, str] = {
+    "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
+    "alignment": "Curvature along each client's update, and the update's share in the top eigenspace.",
+    "drift": "The cost of averaging by orders, client by client.",
+    "matrix": "A matrix of the pairs of clients, in the order of a clustering.",
+}
 
 
 def clients_by_round(runs: Sequence[RunRecord], given: Sequence[ClientsRecord], who: Subjects) -> list[Chart]:
@@ -61,3 +77,37 @@ def _of_subjects(
         most = max(rounds, key=lambda n: (rounds[n], n), default=None)
         if most is not None and rounds[most] > 1:
             yield key, by_samples[most]
+
+
+def round_parts(records: Sequence[ClientsRecord]) -> list[dict[str, Any]]:
+    return [
+        {
+            "title": label(record.checkpoint),
+            "tables": [
+                _sortable(table, f"round-{place}-{index}")
+                for index, table in enumerate(clients_tables(record))
+            ],
+            "pictures": [
+                {"src": html_page.picture(draw([record], kind, width=style.DOUBLE_COLUMN)), "alt": ALTS[kind]}
+                for kind in _kinds(record)
+            ],
+        }
+        for place, record in enumerate(records)
+    ]
+
+
+def _kinds(record: ClientsRecord) -> list[ClientsKind]:
+    if len(record.clients) > MOST_CLIENTS:
+        return []
+    there: Mapping[ClientsKind, object] = {
+        "gap": record.flatness,
+        "alignment": record.alignment,
+        "drift": record.averaging,
+        "matrix": matrices_of(record),
+    }
+    return [kind for kind, part in there.items() if part]
+
+
+def _sortable(table: Table, name: str) -> SortableTable:
+    rows = tuple(tuple(map(told, row)) for row in table.rows)
+    return SortableTable(name, table.title, table.columns, rows, table.notes)

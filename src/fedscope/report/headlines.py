@@ -13,9 +13,9 @@ from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis
 from fedscope.report import verdict_sentences
 from fedscope.report.curvature_tables import rows_of
+from fedscope.report.round_charts import final_accuracy, partition_of
 from fedscope.report.sortable_table import Cell, SortableTable, measured
 from fedscope.report.subjects import Subjects, row_names
-from fedscope.report.training import final_accuracy, partition_of
 
 MARKS = {"lower": "lowest", "higher": "highest"}
 

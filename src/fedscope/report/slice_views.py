@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedscope.figures.axis_labels import axis_name
 from fedscope.figures.color_scale import Scale, is_percentage, shared_scale
 from fedscope.figures.digits import format_estimate
+from fedscope.figures.label_placement import axis_name
 from fedscope.figures.surface.drawn_planes import CAMERA
 from fedscope.figures.surface.profiles import profile_panel
 from fedscope.figures.text.labels import in_subspace, label, shared_name

@@ -17,9 +17,8 @@ from fedscope.reproduce.recipes.spec import Recipe, recipe
 from fedscope.reproduce.runs import measurements as measuring
 from fedscope.reproduce.runs.computations import Computation
 from fedscope.reproduce.runs.estimate import NOTHING, CoreSeconds, MachineSpeed
-from fedscope.reproduce.runs.inventory import RunEntry, RunInventory
+from fedscope.reproduce.runs.inventory import RunEntry, RunInventory, Training, missing, train_job
 from fedscope.reproduce.runs.measurements import key, why_not_measurable
-from fedscope.reproduce.runs.missing_runs import Training, missing, train_job
 
 
 @dataclass(frozen=True)

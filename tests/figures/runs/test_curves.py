@@ -4,7 +4,7 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Line, Panel, Ticks
-from fedscope.figures.runs.accuracy_curves import rounds_figure
+from fedscope.figures.runs.groups import rounds_figure
 from fedscope.figures.style import curve_look
 
 ROUNDS = np.arange(1.0, 61.0)

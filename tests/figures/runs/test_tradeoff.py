@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.tradeoff import MethodPoint, tradeoff_figure
+from fedscope.figures.runs.drawings import MethodPoint, tradeoff_figure
 
 PAIR = [
     MethodPoint("FedAvg", {"λ_max": (17.5, 0.5), "trace": (3460.0, 43.0)}, (34.0, 0.5)),

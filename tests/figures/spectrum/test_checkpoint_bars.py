@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.spectrum.checkpoint_bars import CheckpointBar, bar_figure, checkpoint_bars, client_bars
+from fedscope.figures.spectrum.hessian_figures import CheckpointBar, bar_figure, checkpoint_bars, client_bars
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.hessian_record import HessianRecord
 from tests.figures.cases import crossing

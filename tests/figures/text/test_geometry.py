@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedscope.figures.text.landscape_words import geometry
+from fedscope.figures.text.advice import geometry
 from fedscope.records.saved_records import landscapes
 from tests.figures.records import landscape
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
+from fedscope.reproduce.artefacts.claims import borrowed_notes, borrowed_spreads
 from fedscope.reproduce.artefacts.row_differences import Samples
 from fedscope.reproduce.recipes.spec import recipe
 from tests.reproduce.artefacts.test_row_differences import column, seeds

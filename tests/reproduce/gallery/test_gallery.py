@@ -11,10 +11,10 @@ from matplotlib.text import Text
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.record_of_cells import assemble
+from fedscope.reproduce.gallery.cell_texts import table_csv
 from fedscope.reproduce.gallery.drawing import figures, samples_note
 from fedscope.reproduce.gallery.gallery import index, records, supplement, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown
-from fedscope.reproduce.gallery.table_csv import table_csv
 from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.run_cells import Choices
 from fedscope.reproduce.recipes.spec import PAPERS, names, recipe

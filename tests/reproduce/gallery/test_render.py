@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord
-from fedscope.reproduce.gallery.cell_texts import cell_text, grid
+from fedscope.reproduce.gallery.cell_texts import cell_text, grid, table_csv
 from fedscope.reproduce.gallery.render import latex, markdown, tex
-from fedscope.reproduce.gallery.table_csv import table_csv
 
 
 def entry(row: str, quantity: str, value: float | None, **more: Any) -> dict[str, Any]:

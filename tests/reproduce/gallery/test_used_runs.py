@@ -3,7 +3,7 @@
 import pytest
 
 from fedscope.records.artefact import UsedRun
-from fedscope.reproduce.gallery.supplement import hours
+from fedscope.reproduce.gallery.render import hours
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from fedscope.errors import UserError
 from fedscope.federated.setup.paper_presets import presets
 from fedscope.reproduce.artefacts.claims import Statement
 from fedscope.reproduce.artefacts.departures import left_out, reductions
-from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.run_cells import Choices, cells, identity, rows
-from fedscope.reproduce.recipes.spec import SCALES, Recipe, names, recipe
+from fedscope.reproduce.recipes.spec import SCALES, Recipe, names, printed, recipe, table
 from fedscope.reproduce.recipes.table_quantities import QUANTITIES
 from tests.papers import read
 

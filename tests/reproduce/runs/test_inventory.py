@@ -13,8 +13,7 @@ from fedscope.federated.setup.resolved_settings import settled
 from fedscope.reproduce.plan import BuildSettings, Plan
 from fedscope.reproduce.recipes.run_cells import Choices, RunCell, cells
 from fedscope.reproduce.recipes.spec import recipe
-from fedscope.reproduce.runs.inventory import RunInventory
-from fedscope.reproduce.runs.missing_runs import Training, missing, train_job
+from fedscope.reproduce.runs.inventory import RunInventory, Training, missing, train_job
 
 
 def cell(row: str, column: str = "δ = 0.3", name: str = "man/table2", scale: str = "cpu") -> RunCell:

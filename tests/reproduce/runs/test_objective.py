@@ -13,7 +13,7 @@ from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.progress_callback import Progress
-from fedscope.reproduce.runs.objective import objective_surfaces, with_term
+from fedscope.reproduce.runs.measure_kinds import objective_surfaces, with_term
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
 

@@ -9,8 +9,8 @@ import pytest
 
 from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.published import printed
 from fedscope.reproduce.recipes.run_cells import Choices, RunCell
+from fedscope.reproduce.recipes.spec import printed
 from studies.readings.likely_readings import readings_of
 from studies.readings.reading import Reading
 from studies.readings.readings_recipe import ReadingsRecipe, measured_cells, readings_recipe

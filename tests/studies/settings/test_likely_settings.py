@@ -11,8 +11,8 @@ from scipy.stats import f as f_distribution
 from scipy.stats import multivariate_t
 
 from fedscope.reproduce.artefacts.filled import FilledCell
-from fedscope.reproduce.recipes.published import table
 from fedscope.reproduce.recipes.run_cells import Choices, RunCell, cells
+from fedscope.reproduce.recipes.spec import table
 from studies.settings.likely_settings import between, grid_of, search_of
 from studies.settings.search import SearchRecipe, search_recipe
 from studies.settings.search_record import SearchRecord, SearchResult

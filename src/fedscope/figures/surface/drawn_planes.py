@@ -15,10 +15,9 @@ from scipy.interpolate import RectBivariateSpline
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.axis_labels import axis_name, dress_axis
 from fedscope.figures.color_scale import Grid, Scale, format_value, is_percentage
 from fedscope.figures.digits import format_estimate
-from fedscope.figures.label_placement import width_of
+from fedscope.figures.label_placement import axis_name, dress_axis, width_of
 from fedscope.figures.page import wrapped
 
 if TYPE_CHECKING:  # of a record or just computed: they have the same fields

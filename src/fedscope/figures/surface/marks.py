@@ -20,8 +20,16 @@ from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 
 from fedscope.figures import style
-from fedscope.figures.axis_labels import dress_axis
-from fedscope.figures.label_placement import POINTS, Place, Points, covers, place, samples, text_size
+from fedscope.figures.label_placement import (
+    POINTS,
+    Place,
+    Points,
+    covers,
+    dress_axis,
+    place,
+    samples,
+    text_size,
+)
 
 if TYPE_CHECKING:
     from fedscope.figures.surface.drawn_planes import Mark

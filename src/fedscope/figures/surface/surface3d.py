@@ -8,9 +8,8 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from numpy.typing import NDArray
 
 from fedscope.figures import style
-from fedscope.figures.axis_labels import dress_axis
 from fedscope.figures.color_scale import Scale, is_percentage
-from fedscope.figures.label_placement import text_size, width_of
+from fedscope.figures.label_placement import dress_axis, text_size, width_of
 from fedscope.figures.surface.drawn_planes import CAMERA, Limits, SurfacePlane
 
 LABEL_SHARE = 0.38  # of the panel's width that an axis' name may take

@@ -1,7 +1,8 @@
-"""Advice on a Hessian record: which error dominates, and why no faster form was used."""
+"""Advice on a Hessian record, and a landscape's record in words."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 from fedscope.figures.digits import format_estimate
 from fedscope.records.hessian_record import HessianRecord
@@ -110,3 +111,42 @@ def plain_form(record: HessianRecord | LandscapeRecord) -> str | None:
     """Return in words why no faster form of the network was used; None where one was, or there is none."""
     why = record.problem.form_reason
     return why and f"plain PyTorch is used, for the same numbers in more time: in a faster form {why}"
+
+
+def geometry(record: LandscapeRecord) -> Iterator[str]:
+    """Yield a line each: of a loss that jumps, why plain PyTorch was used, curvature, barrier, distances."""
+    if record.problem.departs:
+        yield record.problem.departs
+    if slow := plain_form(record):
+        yield slow
+    if record.surface_curvature:
+        of = "Gauss–Newton " * (record.directions == "ggn")
+        known = [_number(value) for value in record.curvature]
+        beside = f" ({of}λ₁ = {known[0]}, λ₂ = {known[1]})" if known else ""
+        yield f"curvature of the surface at its centre: {_numbers(record.surface_curvature)}{beside}"
+    if over := record.step_curvature:
+        steps = " and ".join(dict.fromkeys(f"±{step:.2g}" for step in over.steps))
+        differs = any(not 0.5 < b / a < 2 for a, b in _pairs(record.surface_curvature, over.values))
+        why = " (another than at the centre: kinks or higher orders within the step)" * differs
+        yield f"curvature of the surface over {steps} about its centre: {_numbers(over.values)}{why}"
+    if barrier := record.barrier:
+        yield f"barrier between the ends: {_number(barrier.height)} at α = {barrier.at:.3g}"
+    if record.marks and len(record.axes) == 2:
+        farthest = max(record.marks, key=lambda mark: mark.distance)
+        middle = median(mark.distance for mark in record.marks)
+        yield (
+            f"distances of {len(record.marks)} networks from the plane: median {middle:.3g}, up to "
+            f"{farthest.distance:.3g} ({farthest.label})"
+        )
+
+
+def _pairs(at: Sequence[float], over: Sequence[float]) -> Iterator[tuple[float, float]]:
+    return ((a, b) for a, b in zip(at, over, strict=False) if a and math.isfinite(a) and math.isfinite(b))
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return ", ".join(map(_number, values))
+
+
+def _number(value: float) -> str:
+    return "not finite" if math.isnan(value) else f"{value:.4g}"

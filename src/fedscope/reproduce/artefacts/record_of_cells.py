@@ -12,15 +12,13 @@ from fedscope.records.entries import Record
 from fedscope.records.sharpness_compared import LEAST, correlated
 from fedscope.records.sharpness_record import SharpnessRecord
 from fedscope.reproduce.artefacts import costs, departures
-from fedscope.reproduce.artefacts.borrowed import borrowed_notes, borrowed_spreads
-from fedscope.reproduce.artefacts.claims import Statement, judge
+from fedscope.reproduce.artefacts.claims import Statement, borrowed_notes, borrowed_spreads, judge
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.artefacts.row_differences import Sample, Samples, SeedSpread
 from fedscope.reproduce.recipes import of_clients
-from fedscope.reproduce.recipes.published import printed, table
 from fedscope.reproduce.recipes.run_cells import RunCell
-from fedscope.reproduce.recipes.spec import Recipe
+from fedscope.reproduce.recipes.spec import Recipe, printed, table
 from fedscope.reproduce.recipes.table_quantities import QUANTITIES, mean, spread
 from fedscope.reproduce.runs.inventory import RunEntry
 

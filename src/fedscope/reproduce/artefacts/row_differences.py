@@ -9,7 +9,7 @@ paired, or that of both measurements where they do not pair. The degrees of free
 so that a further error never makes a verdict. A difference of λ_max is without the bias that few samples give
 it, which the two values by themselves have.
 
-Where no row has several seeds, the spread is :mod:`~fedscope.reproduce.artefacts.borrowed`. Without any the
+Where no row has several seeds, the spread is :mod:`~fedscope.reproduce.artefacts.claims`. Without any the
 error is the measurements' own: of accuracies over the test samples, of curvature over samples and probes, in
 both paired where the two rows were measured on the same ones. What is exact for one training, such as the
 drift of its clients, then has no known error.

@@ -11,8 +11,7 @@ from fedscope.figures.digits import format_estimate, three_digits
 from fedscope.figures.half_intervals import reach
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Line, Panel, Ticks, Values
-from fedscope.figures.runs.accuracy_curves import rounds_figure
-from fedscope.figures.runs.groups import percent_band
+from fedscope.figures.runs.groups import percent_band, rounds_figure
 from fedscope.figures.runs.row_dots import dots_figure
 from fedscope.figures.runs.sharpness_panels import against_figure
 from fedscope.figures.spectrum.densities import density_figure

@@ -12,11 +12,9 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.records.artefact import ARTEFACT_SCHEMA, ArtefactRecord
 from fedscope.reproduce.artefacts.record_of_cells import NOT_MEASURED
-from fedscope.reproduce.gallery.cell_texts import verdict_notes
+from fedscope.reproduce.gallery.cell_texts import table_csv, verdict_notes
 from fedscope.reproduce.gallery.drawing import figures
-from fedscope.reproduce.gallery.render import filled, latex, markdown
-from fedscope.reproduce.gallery.supplement import statements, used_runs
-from fedscope.reproduce.gallery.table_csv import table_csv
+from fedscope.reproduce.gallery.render import filled, latex, markdown, statements, used_runs
 from fedscope.reproduce.recipes.spec import Recipe, names
 from fedscope.storage import read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json

@@ -1,14 +1,17 @@
 """An artefact's record as Markdown and LaTeX, and the gallery's index, each by its template."""
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fedscope.extras import needed
 from fedscope.figures.text.sharpness_tables import SYMBOLS, correlation_table
-from fedscope.records.artefact import ArtefactRecord
-from fedscope.reproduce.gallery.cell_texts import conditions, grid, legend, verdict_notes
+from fedscope.records.artefact import ArtefactRecord, UsedRun
+from fedscope.reproduce.artefacts.claims import Statement
+from fedscope.reproduce.gallery.cell_texts import conditions, grid, legend, paper_text, verdict_notes
 from fedscope.reproduce.gallery.drawing import samples_note
 
 with needed("report", "a page of the gallery"):  # here, so that nothing is measured in vain
@@ -30,6 +33,7 @@ _TEX = {
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉", "-01234567890123456789")
 _SYMBOLS = {"λ_max": r"$\lambda_{\max}$", "H_N": r"$H_N$", "H_D": r"$H_D$", "w_{t−1}": r"$w_{t-1}$",
             "w_{t−2}": r"$w_{t-2}$", "w_k": r"$w_k$", "F_k": r"$F_k$", "N_b": r"$N_b$"}  # fmt: skip
+_HOUR = 3600.0
 
 
 def markdown(record: ArtefactRecord, images: Sequence[str] = (), further: str = "") -> str:
@@ -139,3 +143,73 @@ def _md(text: str) -> str:
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(_md, cells))} |"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A statement with the numbers that the paper prints for it, and the page that judges it."""
+
+    printed_in: str
+    page: str
+    statement: str
+    printed: str
+    evidence: tuple[str, ...]
+    verdict: str
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as the table of runs shows it."""
+
+    run: str
+    method: str
+    seed: str
+    round: str
+    accuracy: str
+    hours: str
+
+
+def statements(record: ArtefactRecord, page: str) -> Iterator[Spoken]:
+    for claim in record.claims:
+        parts = Statement.read(claim.statement)
+        rows = (parts.row, *([parts.other] if parts.other else []))
+        printed = [f"{row} {value}" for row in rows if (value := _printed(record, row, parts.quantity))]
+        statement = titled(record, claim.statement)
+        yield Spoken(
+            record.printed_in, page, statement, "; ".join(printed), tuple(claim.evidence), claim.verdict
+        )
+
+
+def used_runs(records: Sequence[ArtefactRecord]) -> list[RunRow]:
+    """Return every run once, at the latest of its rounds that an artefact uses."""
+    found = dict[str, UsedRun]()
+    for record in records:
+        for run in record.runs:
+            if run.run not in found or found[run.run].round < run.round:
+                found[run.run] = run
+    return [
+        RunRow(
+            run.run,
+            run.row,
+            "–" if run.seed is None else str(run.seed),
+            str(run.round),
+            _number(100 * run.accuracy, "{:.2f} %"),
+            hours(run),
+        )
+        for run in found.values()
+    ]
+
+
+def _printed(record: ArtefactRecord, row: str, quantity: str) -> str:
+    cells = (cell for cell in record.entries if (cell.row, cell.quantity) == (row, quantity))
+    return next((text for cell in cells if (text := paper_text(cell.paper))), "")
+
+
+def hours(run: UsedRun) -> str:
+    if run.settings.device == "cpu":
+        return _number(run.core_seconds / _HOUR, "{:.1f}")
+    return _number(run.core_seconds / _HOUR, "{:.2f} of a GPU")
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else form.format(value)

@@ -20,6 +20,7 @@ Recipes are in one ``.toml`` file per paper, each with what its recipes share (`
 A cell is a row under a column; it has one run per seed. The scale ``paper`` is the experiment as published.
 """
 
+import csv
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from fedscope.errors import UserError, suggestion
+from fedscope.records.artefact import PaperValue
 from fedscope.reproduce.recipes.measures import Measure, Model
 
 Table = Mapping[str, Any]
@@ -39,6 +41,7 @@ PAPERS = ("fedalign", "man", "fedfor", "fedasam", "fedgloss", "clients", "flatne
 WITHOUT_RUNS = ("cost", "traffic")  # the same at every scale
 SCALES = ("paper", "cpu", "smoke")
 _COLUMN = ("preset", "model", "rows", "quantities", "published", "seeds")
+Key = tuple[str, str, str, str]  # artefact, row, column, quantity
 
 
 @dataclass(frozen=True)
@@ -212,3 +215,20 @@ def _seeds(values: Any) -> Any:
 
 def _tuple(values: Any) -> Any:
     return None if values is None else tuple(values)
+
+
+def printed(recipe: str, row: str, column: str, quantity: str) -> PaperValue | None:
+    paper, _, artefact = recipe.partition("/")
+    return table(paper).get((artefact, row, column, quantity))
+
+
+@cache
+def table(paper: str) -> dict[Key, PaperValue]:
+    path = files("fedscope.reproduce") / "published" / f"{paper}.csv"
+    rows = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+    return {
+        (row["artefact"], row["row"], row["column"], row["quantity"]): PaperValue(
+            value=row["value"], std=row["std"], inferred=bool(row["inferred"]), note=row["note"]
+        )
+        for row in rows
+    }

@@ -29,8 +29,7 @@ from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.saved_records import Kept
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.computations import Log
-from fedscope.reproduce.runs.measure_kinds import KINDS
-from fedscope.reproduce.runs.objective import with_term
+from fedscope.reproduce.runs.measure_kinds import KINDS, with_term
 from fedscope.workflows.curvature.measure_curvature import measure
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest, Request, Resampling

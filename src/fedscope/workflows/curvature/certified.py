@@ -19,7 +19,7 @@ from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_eigen
 from fedscope.landscape.spectral.slq_density import PROBES, spectral_density
 from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Probed, Trace
 from fedscope.records.entries import eigenvalues
-from fedscope.records.preconditioned_entry import PreconditionedEntry
+from fedscope.records.hessian_record import PreconditionedEntry
 from fedscope.records.stability import largest_stable_adaptive
 from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.compared_clients import ClientComparison, compare_clients

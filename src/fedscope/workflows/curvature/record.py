@@ -9,8 +9,7 @@ from fedscope.landscape.operators.products.finite_differences import FiniteDiffe
 from fedscope.landscape.published.resampling import Loader
 from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
-from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord
-from fedscope.records.preconditioned_entry import PreconditionedEntry
+from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord, PreconditionedEntry
 from fedscope.workflows.curvature.compared_clients import ClientComparison
 from fedscope.workflows.requests import Request, Resampling
 from fedscope.workflows.results.lookup import trimmed
