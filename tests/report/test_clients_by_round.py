@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import fedscope.report as report
-from fedscope.records.client_means import gap
+from fedscope.records.client_quantities import gap
 from fedscope.records.clients_record import Amount, ClientsRecord
 from fedscope.records.run_record import RunRecord
 from fedscope.report.clients_by_round import clients_by_round

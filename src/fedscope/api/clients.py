@@ -19,9 +19,10 @@ from fedscope.figures.clients.client_curves import rounds_figure
 from fedscope.figures.clients.round_figures import draw, frame_figures
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.client_rounds import RoundsKind, rounds_tables
+from fedscope.figures.text.client_rounds import rounds_tables
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.hessian_table import Table
+from fedscope.records.client_quantities import RoundsKind
 from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
 from fedscope.workflows.clients.clients_request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen

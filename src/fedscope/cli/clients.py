@@ -13,9 +13,10 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.figure_kinds import ClientsKind
-from fedscope.figures.text.client_rounds import RoundsKind, by_run, rounds_tables
+from fedscope.figures.text.client_rounds import by_run, rounds_tables
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.labels import label
+from fedscope.records.client_quantities import RoundsKind
 from fedscope.workflows.clients.clients_request import (
     FAST,
     MEASURES,

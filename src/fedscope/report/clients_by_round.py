@@ -11,10 +11,10 @@ from fedscope.figures.clients.client_curves import panels_of
 from fedscope.figures.clients.matrices import matrices_of
 from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw
 from fedscope.figures.figure_kinds import ClientsKind
-from fedscope.figures.text.client_rounds import ROUNDS_KINDS
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label
+from fedscope.records.client_quantities import ROUNDS_KINDS
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_record import RunRecord
 from fedscope.report import html_page

@@ -15,8 +15,9 @@ from fedscope.figures.clients.round_figures import draw
 from fedscope.figures.digits import format_entry
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.client_tables import CELL_NAMES, GAP_NAMES, clients_tables
+from fedscope.figures.text.client_tables import CELL_NAMES, clients_tables
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS
+from fedscope.records.client_quantities import GAP_NAMES
 
 from .records import record
 

@@ -11,8 +11,10 @@ from fedscope.figures.clients.matrices import lacking
 from fedscope.figures.half_intervals import reach
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Line, Panel
-from fedscope.figures.text.client_rounds import Curve, Number, RoundsKind, by_run, measured
+from fedscope.figures.text.client_rounds import by_run, measured
+from fedscope.records.client_quantities import ClientQuantity, RoundsKind
 from fedscope.records.clients_record import SYMBOLS, Amount, ClientsRecord, Quantity
+from fedscope.records.estimates import Entry
 from fedscope.records.run_curves import RunCurves
 
 PARTS: Mapping[RoundsKind, tuple[str, str]] = {  # what is lacking, and the --only that measures it
@@ -69,9 +71,9 @@ def panels_of(found: Mapping[str, Sequence[ClientsRecord]], kind: RoundsKind) ->
     return [Panel(lines, "round", name) for name, lines in panels.items()]
 
 
-def _line(label: str, records: Sequence[ClientsRecord], curve: Curve) -> Line:
+def _line(label: str, records: Sequence[ClientsRecord], curve: ClientQuantity) -> Line:
     """Return a number by round: of several records of a round the first that has it."""
-    by_round: dict[int, Number | None] = {}
+    by_round: dict[int, Entry | None] = {}
     for record in records:
         round = record.checkpoint.round or 0
         by_round[round] = by_round.get(round) or curve.of(record)
@@ -81,7 +83,7 @@ def _line(label: str, records: Sequence[ClientsRecord], curve: Curve) -> Line:
     return Line(label, np.array(sorted(by_round), dtype=np.float64), np.array(values), band, shaded=True)
 
 
-def _band(one: Number) -> tuple[float, float]:
+def _band(one: Entry) -> tuple[float, float]:
     """How far the 95 % interval reaches below and above; one without bias may leave out the value."""
     if isinstance(one, Amount) and one.interval is not None:
         low, high = one.interval

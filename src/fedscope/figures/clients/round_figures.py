@@ -14,12 +14,12 @@ from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Bars, Dots, Panel, Part, RuledLine, Stems, Ticks, Values
 from fedscope.figures.text.labels import label
+from fedscope.records.client_quantities import TERMS
 from fedscope.records.clients_record import SYMBOLS, Amount, ClientsRecord, Flatness, Function
 
 MOST_CLIENTS = 100
 OFFSETS: Mapping[Function, float] = {"own": -0.16, "global": 0.16}
 LOSSES: Mapping[Function, str] = {"own": "own loss f_k", "global": "global loss F"}
-TERMS = {"measured": "measured", "first": "first order", "second": "second order", "remainder": "remainder"}
 HIGH, LEFT = 1.15, 0.52  # inches
 
 

@@ -8,6 +8,7 @@ from fedscope.figures.digits import ABSENT, format_entry, format_estimate
 from fedscope.figures.text.hessian_table import NO_ERROR, Table, departures
 from fedscope.figures.text.labels import label
 from fedscope.records.client_paths import AllBarriers, Critical, CriticalStepEntry, Noise
+from fedscope.records.client_quantities import GAP_NAMES, TERMS
 from fedscope.records.clients_record import (
     SYMBOLS,
     AlignmentEntry,
@@ -22,14 +23,6 @@ from fedscope.records.quantities import OVER_PAIRS
 from fedscope.statistics.resolution import UNRESOLVED
 
 MEANS = "Σ p_k over the clients; ± one standard error of samples and probes together"
-GAP_NAMES = {
-    "discrepancy": "F(w̄) − f_k(w_k)",
-    "averaging_own": "f_k(w̄) − f_k(w_k)",
-    "averaging_global": "F(w̄) − F(w_k)",
-    "function_at_own": "F(w_k) − f_k(w_k)",
-    "function_at_global": "F(w̄) − f_k(w̄)",
-}
-"""Each gap as the difference that it is."""
 CELL_NAMES: Mapping[tuple[Function, Point], str] = {
     ("own", "own"): "f_k(w_k)",
     ("own", "global"): "f_k(w̄)",
@@ -123,11 +116,11 @@ def _averaging(found: AveragingEntry) -> Table:
     rows = [
         (
             name,
-            *(format_entry(getattr(one.mean, term)) for term in ("measured", "first", "second", "remainder")),
+            *(format_entry(getattr(one.mean, term)) for term in TERMS),
         )
         for name, one in (("global F", found.overall), ("own f_k", found.own))
     ]
-    columns = ("loss G", "Σ p G(w_k) − G(w̄)", "first order", "second order", "remainder")
+    columns = ("loss G", "Σ p G(w_k) − G(w̄)", *[*TERMS.values()][1:])
     notes = [
         f"w̄ = Σ p_k w_k, at {format_estimate(found.distance)} of the clients' distance from the round's model"
     ]

@@ -16,10 +16,9 @@ from fedscope.reproduce.artefacts.claims import Statement, borrowed_notes, borro
 from fedscope.reproduce.artefacts.departures import DIVERGED, DRAWN
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.artefacts.row_differences import Sample, Samples, SeedSpread
-from fedscope.reproduce.recipes import of_clients
 from fedscope.reproduce.recipes.run_cells import RunCell
 from fedscope.reproduce.recipes.spec import Recipe, printed, table
-from fedscope.reproduce.recipes.table_quantities import QUANTITIES, mean, spread
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES, SHARPNESS, mean, spread
 from fedscope.reproduce.runs.inventory import RunEntry
 
 NOT_MEASURED = "not measured"
@@ -212,7 +211,7 @@ def _drawn(recipe: Recipe, one: FilledCell) -> Record | None:
 
 def _correlations(filled: Sequence[FilledCell]) -> list[Record]:
     """Return Kendall's τ of every sharpness with the generalisation gap; nothing of too few runs."""
-    found = [one.records.get(of_clients.SHARPNESS) for one in filled]
+    found = [one.records.get(SHARPNESS) for one in filled]
     measured = [record for record in found if isinstance(record, SharpnessRecord)]
     if len(measured) < LEAST:
         return []

@@ -27,8 +27,7 @@ from fedscope.records.outcomes import OutcomesRecord
 from fedscope.records.saved_records import Kept
 from fedscope.records.sharpness_compared import differences as sharpness_differences
 from fedscope.records.sharpness_record import SharpnessRecord
-from fedscope.reproduce.recipes import of_clients
-from fedscope.reproduce.recipes.table_quantities import QUANTITIES, Number, mean, spread
+from fedscope.reproduce.recipes.table_quantities import QUANTITIES, SHARPNESS, Number, mean, spread
 from fedscope.statistics.standard_errors import combined
 
 _PAIRED = {"lambda_max": "λ_max", "trace": "trace"}
@@ -136,8 +135,8 @@ def _of_records(quantity: str, gap: float, mine: Kept | None, yours: Kept | None
         paired_error = (100 * mine.stderr(yours), math.inf)
         return Difference(quantity, gap, data=paired_error) if mine.pairs(yours) else None
     name = _PAIRED.get(quantity)
-    if quantity.startswith(of_clients.SHARPNESS):
-        name = quantity.removeprefix(f"{of_clients.SHARPNESS}_")
+    if quantity.startswith(SHARPNESS):
+        name = quantity.removeprefix(f"{SHARPNESS}_")
     try:
         found = _differences(mine, yours)
     except UserError:

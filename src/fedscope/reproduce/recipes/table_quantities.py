@@ -7,6 +7,7 @@ have the error of their own record, over samples and probes together.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 from scipy.special import stdtrit
@@ -14,16 +15,19 @@ from scipy.special import stdtrit
 from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.federated.server.run_summary import summary
+from fedscope.figures.text.sharpness_tables import GAPS, SYMBOLS
+from fedscope.records.client_quantities import CLIENT_QUANTITIES
 from fedscope.records.clients_record import Amount
-from fedscope.records.estimates import Eigenvalue, Entry
+from fedscope.records.estimates import Eigenvalue, Entry, EstimateEntry
 from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.number_types import or_null
 from fedscope.records.quantities import LAMBDA_MAX, OVER_PAIRS, TRACE
 from fedscope.records.saved_records import Kept
-from fedscope.records.sharpness_record import SharpnessEntry
-from fedscope.reproduce.recipes import of_clients
+from fedscope.records.sharpness_record import SharpnessEntry, SharpnessRecord
 from fedscope.reproduce.recipes.measures import Model
 from fedscope.statistics.resolution import UNRESOLVED
 
+SHARPNESS = "sharpness"  # the measure's name
 FIFTH = 5  # of λ₁/λ₅ (Caldarola et al. 2022)
 
 
@@ -104,6 +108,15 @@ def _ratio(record: HessianRecord) -> Number:
     return Number(ratio, None if math.isnan(error) else abs(ratio) * error, dof)
 
 
+def _generalisation(record: SharpnessRecord) -> EstimateEntry | None:
+    if record.gap is None:
+        return None
+    found = record.gap
+    numbers = {"value": found.loss, "stderr": found.stderr, "dof": found.dof}
+    known = {name: or_null(number) for name, number in numbers.items()}
+    return EstimateEntry.read({**known, "resolved": True})
+
+
 _ALL = (
     TableQuantity("accuracy", "accuracy (%)", outcomes="reported"),
     TableQuantity("best_accuracy", "best accuracy (%)", outcomes="best"),
@@ -127,7 +140,12 @@ _ALL = (
     TableQuantity("lambda_ratio_code", "λ₁/λ₅, published code", "published", number=_ratio),
     TableQuantity("H_N_code", "H_N, published code", "published", _MEANS["H_N_tensor"]),
     TableQuantity("H_D_code", "H_D, published code", "published", _MEANS["H_D_tensor"]),
-    *(TableQuantity(*one) for one in of_clients.QUANTITIES),
+    *(TableQuantity(*one.recipe, "one_round", one.of) for one in CLIENT_QUANTITIES if one.recipe),
+    TableQuantity("generalisation_gap", GAPS["gap"], SHARPNESS, _generalisation),
+    *(
+        TableQuantity(f"{SHARPNESS}_{name}", symbol, SHARPNESS, methodcaller("quantity", name))
+        for name, symbol in SYMBOLS.items()
+    ),
     TableQuantity("curve", "accuracy by round", drawn=True),
     TableQuantity("spectrum", "top eigenvalues", "spectrum", number=_sum, drawn=True),
     TableQuantity("density", "eigenvalue density", "density", drawn=True),
