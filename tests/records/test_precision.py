@@ -2,8 +2,7 @@
 
 from itertools import permutations
 
-from fedscope.records.precision import most_precise
-from fedscope.records.saved_records import hessians
+from fedscope.records.saved_records import hessians, most_precise
 from tests.figures.records import curvature
 
 

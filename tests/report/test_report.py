@@ -11,9 +11,9 @@ import pytest
 from fedscope.errors import UserError
 from fedscope.records.hessian_record import HessianRecord, NegativeMass
 from fedscope.records.saved_records import read
+from fedscope.report.client_charts import spectrum_chart
 from fedscope.report.curvature_tables import curvature_table, negative_mass
 from fedscope.report.sortable_table import told
-from fedscope.report.spectra import spectrum_chart
 from fedscope.report.subjects import subjects
 from tests.figures.records import crossed, curvature, landscape, profile, run
 from tests.report.pages import landscape_page, report_page

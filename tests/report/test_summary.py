@@ -6,9 +6,8 @@ import pytest
 
 from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import hessians
-from fedscope.report.headlines import Summary, summary
+from fedscope.report.headlines import Summary, best, sentences, summary
 from fedscope.report.subjects import subjects
-from fedscope.report.verdict_sentences import best, sentences
 from tests.figures.records import checkpoint, crossed, curvature, estimate, landscape, run
 from tests.report.pages import report_page
 from tests.report.test_report import Page

@@ -3,18 +3,23 @@
 Matplotlib draws panels in :mod:`.panel_axes`, plotly in :mod:`fedscope.report.plotly_panels`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedscope.figures import style
 
+if TYPE_CHECKING:  # a surface is drawn without records
+    from fedscope.records.estimates import Entry
+
 Values = NDArray[np.floating[Any]]
 Names = Sequence[tuple[float, str]]  # the ticks of an axis: places and what stands there
+NORMAL = math.inf  # degrees of freedom of an error that is known well
 
 
 @dataclass(frozen=True)
@@ -193,3 +198,23 @@ def rows_of(names: Sequence[str]) -> tuple[Values, Ticks]:
     places = np.arange(float(len(names)))[::-1]
     named = [(float(place), name) for place, name in zip(places, names, strict=True)]
     return places, Ticks(names=named, limits=(-0.6, len(names) - 0.4))
+
+
+def reach(stderr: float, dof: float = NORMAL) -> float:
+    """Return half of the 95 % interval; NaN where the error is not known."""
+    from fedscope.statistics.standard_errors import interval  # torch: not for every figure
+
+    return interval(0.0, stderr, dof)[1]
+
+
+def reach_of(entry: "Entry") -> float:
+    return math.nan if math.isnan(entry.value) or not entry.error else reach(*entry.error)
+
+
+def reach_over_seeds(values: Values) -> Values | None:
+    """Return half of the 95 % interval of the mean over seeds, the first axis; None of a single seed."""
+    count = len(values)
+    if count < 2:
+        return None
+    half: Values = values.std(0, ddof=1) * reach(count**-0.5, count - 1)
+    return half

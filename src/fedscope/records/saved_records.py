@@ -1,5 +1,6 @@
-"""Readers of saved records, which are checked whole before anything is shown of them."""
+"""Readers of saved records, which are checked whole, and which of several that answer one question counts."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -26,6 +27,7 @@ _OTHERS: Mapping[str, type[OutcomesRecord | SharpnessRecord | ClientsRecord]] = 
     SHARPNESS_SCHEMA: SharpnessRecord,
     CLIENTS_SCHEMA: ClientsRecord,
 }
+Rank = tuple[float, ...]
 
 
 def read(content: Any, what: str) -> list[Reported]:
@@ -77,3 +79,38 @@ def read_as(
                 f"make it with 'fedscope {command} --json FILE'"
             )
     return [model.read(content, f"a record of 'fedscope {command} --json'") for content in contents]
+
+
+def precision(record: HessianRecord) -> Rank:
+    """Return a rank that is the highest for the most precise of several results on the same samples.
+
+    That is the one with the narrowest 95 % interval of the trace; where none is known, with the most probes.
+    """
+    low, high = record.trace.interval or (-math.inf, math.inf)
+    residual = record.lambda_max.residual
+    widths = (high - low, -record.trace.probes, residual)
+    return tuple(-math.inf if math.isnan(width) else -width for width in widths)
+
+
+def rank(record: HessianRecord | ClientsRecord, samples: int | None = None) -> Rank:
+    """Return :func:`precision`, before which come results on ``samples`` samples, and then those on more."""
+    own = record.problem.samples
+    how = precision(record) if isinstance(record, HessianRecord) else (record.probes, -record.tol)
+    return (own == samples, own, *how)
+
+
+def most_precise(records: Sequence[HessianRecord]) -> HessianRecord:
+    """Return one record for several of one checkpoint on as many samples: the most precise.
+
+    Layers and an adaptive server's λ_max, which not every request asks for, are those of the most precise
+    record that has them.
+    """
+    *others, best = sorted(records, key=precision)
+    for one in reversed(others):
+        lacking = {
+            name: part
+            for name in ("layers", "preconditioned")
+            if not getattr(best, name) and (part := one.to_json().get(name))
+        }
+        best = best.edited(**lacking) if lacking else best
+    return best

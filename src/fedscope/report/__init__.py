@@ -21,10 +21,8 @@ from fedscope.report import (
     client_charts,
     curvature_tables,
     html_page,
-    origins,
     round_charts,
     slice_views,
-    spectra,
 )
 from fedscope.report.clients_by_round import clients_by_round, round_parts
 from fedscope.report.headlines import summary
@@ -82,7 +80,7 @@ def _page(
     rounds: Sequence[ClientsRecord] = (),
 ) -> str:
     shown = [(who[key_of(record.checkpoint)], record) for record in curvatures]
-    density, spectrum = spectra.density_chart(shown), spectra.spectrum_chart(shown)
+    density, spectrum = client_charts.density_chart(shown), client_charts.spectrum_chart(shown)
     charts = {
         "convergence": [*round_charts.convergence(runs, who), *round_charts.curvature_by_round(runs, who)],
         "parting": clients_by_round(runs, rounds, who),
@@ -109,9 +107,9 @@ def _page(
         "target": round_charts.target(runs),
         "groups": drawn,
         "rounds": round_parts(rounds),
-        "of_rounds": [origins.source_of_analysis(record) for record in shown_rounds],
-        "of_runs": [origins.source_of_run(run) for run in runs],
-        "of_curvatures": [origins.source_of_analysis(record) for record in curvatures],
+        "of_rounds": [html_page.source_of_analysis(record) for record in shown_rounds],
+        "of_runs": [html_page.source_of_run(run) for run in runs],
+        "of_curvatures": [html_page.source_of_analysis(record) for record in curvatures],
     }
     parts = (*charts.values(), *of_pairs.values(), *(group["lines"] for group in drawn))
     every = [chart for part in parts for chart in part]
@@ -123,7 +121,7 @@ def _page(
         ],
     }
     return html_page.render(
-        context, data, origins.provenance(runs, [*curvatures, *landscapes, *shown_rounds])
+        context, data, html_page.provenance(runs, [*curvatures, *landscapes, *shown_rounds])
     )
 
 
@@ -137,7 +135,7 @@ def _drawn(place: int, group: slice_views.SlicesGroup, who: Subjects) -> dict[st
         "scene": None if flat else slice_views.plane_data(group, who),
         "pictures": [] if flat else _pictures(slice_views.newest(group)),
         "captions": [slice_views.caption(record) for record in slice_views.newest(group)],
-        "sources": [origins.source_of_analysis(record) for record in group.records],
+        "sources": [html_page.source_of_analysis(record) for record in group.records],
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedscope.figures.digits import format_estimate
 from fedscope.figures.text.advice import ONE_BATCH, advice
-from fedscope.figures.text.comparison_table import comparison_table
+from fedscope.figures.text.comparison_table import comparable, comparison_table
 from fedscope.figures.text.hessian_table import CARRIED_BY, all_rows, effective_number, hessian_table
 from fedscope.figures.text.influence_tables import percent
 from fedscope.figures.text.labels import label
@@ -16,7 +16,6 @@ from fedscope.records.quantities import LAMBDA_MAX, QUANTITIES
 from fedscope.records.run_record import RunRecord
 from fedscope.report.sortable_table import MISSING, Cell, SortableTable, measured, told
 from fedscope.report.subjects import Key, Subjects, key_of, row_names, run_key
-from fedscope.report.verdict_sentences import comparable
 from fedscope.statistics.concentration import top_share
 
 TOP = "top 1 %"

@@ -1,17 +1,21 @@
-"""The summary on top of the page: what is compared, measured on what, the headline numbers, the verdicts."""
+"""The summary on top of the page: what is compared, the headline numbers, and the verdicts in sentences."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
+from fedscope.figures.digits import format_estimate
 from fedscope.figures.text.advice import redrawn, who_is_who
-from fedscope.figures.text.comparison_table import surprises
+from fedscope.figures.text.comparison_table import comparable, surprises
 from fedscope.figures.text.labels import data_name
+from fedscope.records.differences import Difference, differences, differences_to_first, judged
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
-from fedscope.records.quantities import HEADLINES
+from fedscope.records.quantities import HEADLINES, Quantity
 from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis
-from fedscope.report import verdict_sentences
 from fedscope.report.curvature_tables import rows_of
 from fedscope.report.round_charts import final_accuracy, partition_of
 from fedscope.report.sortable_table import Cell, SortableTable, measured
@@ -42,8 +46,8 @@ def summary(
     facts["Clients' models"] = [line for record in curvatures for line in who_is_who(record)]
     facts["Clients' rows"] = [word for record in curvatures if (word := redrawn(record))]
     names = dict(zip(map(id, curvatures), row_names(curvatures, who), strict=True))
-    fitting = verdict_sentences.comparable(curvatures)
-    found = verdict_sentences.sentences(fitting, [names[id(record)] for record in fitting])
+    fitting = comparable(curvatures)
+    found = sentences(fitting, [names[id(record)] for record in fitting])
     left = [names[id(record)] for record in curvatures if record not in fitting]
     remarks = [f"{surprise}." for surprise in surprises(fitting)]
     if left:
@@ -60,7 +64,7 @@ def summary(
 def _table(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: Subjects) -> SortableTable:
     rows = rows_of(runs, curvatures)
     records = [row.record for row in rows if row.record]
-    best, names = verdict_sentences.best(records), iter(row_names(records, who))
+    first, names = best(records), iter(row_names(records, who))
     crossed = any(record.cross_client for record in records)
     shown = [one for one in HEADLINES if crossed or not one.mean]
     body = []
@@ -68,7 +72,7 @@ def _table(runs: Sequence[RunRecord], curvatures: Sequence[HessianRecord], who: 
         subject, record = who[row.key], row.record
         name = next(names) if record else subject.name
         marks = {
-            quantity: MARKS[quantity.better] for quantity, place in best.items() if records[place] is record
+            quantity: MARKS[quantity.better] for quantity, place in first.items() if records[place] is record
         }
         accuracy = [final_accuracy(row.run)] if runs else []
         numbers = (measured(one.of(record) if record else None, marks.get(one)) for one in shown)
@@ -98,3 +102,70 @@ def _samples(record: Analysis) -> str:
     split = f", {problem.split} split" if problem.split else ""
     seed = f", seed {problem.seed}" if problem.seed is not None else ""
     return f"{problem.samples:,} samples{source}{split}{seed}"
+
+
+def best(records: Sequence[HessianRecord]) -> dict[Quantity, int]:
+    """Return the quantities in which one record is decidedly better than every other, and its place.
+
+    A quantity that one record lacks is left out; so are all where not all have the same samples.
+    """
+    found: dict[Quantity, int] = {}
+    if len(comparable(records)) < len(records):
+        return found
+    pairs = list(combinations(range(len(records)), 2))
+    rows = judged([differences(records[place], records[other]) for place, other in pairs])
+    for quantity in HEADLINES:
+        won = Counter(
+            other if one.verdict == quantity.better else place
+            for (place, other), row in zip(pairs, rows, strict=True)
+            for one in row
+            if one.quantity == quantity.symbol and one.verdict in ("lower", "higher")
+        )
+        for place, times in won.items():
+            if times == len(records) - 1:
+                found[quantity] = place
+    return found
+
+
+def sentences(records: Sequence[HessianRecord], names: Sequence[str]) -> list[tuple[str, str]]:
+    rows = differences_to_first(records)
+    found = []
+    for quantity in HEADLINES if rows else ():
+        pairs = [
+            (name, one)
+            for name, row in zip(names[1:], rows, strict=True)
+            for one in row
+            if one.quantity == quantity.symbol and not math.isnan(one.value)
+        ]
+        clauses = _clauses(quantity, names[0], pairs)
+        shown = zip(names, map(quantity.compared, records), strict=True)
+        if unclear := [name for name, one in shown if one and not one.is_resolved]:
+            clauses.append(f"unresolved for {_listed(unclear)}")
+        if clauses:
+            found.append((quantity.symbol, "; ".join(clauses) + "."))
+    return found
+
+
+def _clauses(quantity: Quantity, reference: str, pairs: Sequence[tuple[str, Difference]]) -> list[str]:
+    clauses = []
+    said = (*(quantity.words or ()), "undecided against {reference}: {}")
+    for verdict, words in zip(("lower", "higher", "undecided"), said, strict=True):
+        named = [
+            f"{name} ({_signed(one)}{f'; {one.reason}' if one.reason else ''})"
+            for name, one in pairs
+            if one.verdict == verdict
+        ]
+        if named:
+            be = "is" if len(named) == 1 else "are"
+            clauses.append(words.format(_listed(named), be=be, reference=reference))
+    return clauses
+
+
+def _signed(difference: Difference) -> str:
+    return "+" * (difference.value > 0) + format_estimate(
+        difference.value, difference.stderr, within=difference.bound
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

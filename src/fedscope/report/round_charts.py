@@ -7,8 +7,7 @@ import numpy as np
 
 from fedscope.checkpoints.registry.best import best as best_of
 from fedscope.checkpoints.registry.best import chosen_on
-from fedscope.figures.half_intervals import reach_of
-from fedscope.figures.panels import Line, Panel, RuledLine
+from fedscope.figures.panels import Line, Panel, RuledLine, reach_of
 from fedscope.figures.text.labels import data_name
 from fedscope.records.estimates import Entry
 from fedscope.records.quantities import SIZES

@@ -16,9 +16,8 @@ from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.commands import registry_option
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
-from fedscope.records.precision import Rank, rank
 from fedscope.records.run_record import RunRecord
-from fedscope.records.saved_records import Analysis, Kept, Reported
+from fedscope.records.saved_records import Analysis, Kept, Rank, Reported, rank
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure_curvature import compared_clients, measure
 from fedscope.workflows.landscape.cached import cached_scans, stored_records

@@ -16,10 +16,9 @@ from fedscope.records.commands import registry_option
 from fedscope.records.entries import Record
 from fedscope.records.estimates import Entry
 from fedscope.records.hessian_record import HessianRecord, ProblemEntry
-from fedscope.records.precision import most_precise
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, CurvatureEntry, RunCurves
-from fedscope.records.saved_records import Kept
+from fedscope.records.saved_records import Kept, most_precise
 from fedscope.workflows.results import lookup
 
 

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.clients.matrices import lacking
-from fedscope.figures.half_intervals import reach
 from fedscope.figures.page import panels_figure
-from fedscope.figures.panels import Line, Panel
+from fedscope.figures.panels import Line, Panel, reach
 from fedscope.figures.text.client_rounds import by_run, measured
 from fedscope.records.client_quantities import ClientQuantity, RoundsKind
 from fedscope.records.clients_record import SYMBOLS, Amount, ClientsRecord, Quantity

@@ -14,10 +14,9 @@ from matplotlib.patheffects import withStroke
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.figure_kinds import RunsKind
-from fedscope.figures.half_intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.label_placement import POINTS, Points, dress_axis, place, samples, text_size, width_of
 from fedscope.figures.page import panels_figure
-from fedscope.figures.panels import Dots, Panel, Part, Ticks, Values
+from fedscope.figures.panels import Dots, Panel, Part, Ticks, Values, reach, reach_of, reach_over_seeds
 from fedscope.figures.runs.groups import (
     SeedGroup,
     accuracy_line,

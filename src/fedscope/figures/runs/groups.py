@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.half_intervals import reach_over_seeds
 from fedscope.figures.page import MOST_KEYS, panels_figure
-from fedscope.figures.panels import Line, Panel, Values
+from fedscope.figures.panels import Line, Panel, Values, reach_over_seeds
 from fedscope.figures.text.labels import family, method_name
 from fedscope.records.run_curves import RunCurves
 

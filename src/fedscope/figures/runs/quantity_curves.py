@@ -6,9 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
-from fedscope.figures.half_intervals import reach, reach_of, reach_over_seeds
 from fedscope.figures.page import panels_figure
-from fedscope.figures.panels import Line, Panel
+from fedscope.figures.panels import Line, Panel, reach, reach_of, reach_over_seeds
 from fedscope.figures.runs.groups import SeedGroup, accuracy_line, rounds_of, spread_of
 from fedscope.records.quantities import LAMBDA_MAX, SIZES, OfRecord
 from fedscope.records.round_quantities import QUANTITIES, Family, RoundQuantity

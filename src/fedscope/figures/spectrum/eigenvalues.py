@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.half_intervals import reach
 from fedscope.figures.page import panels_figure
-from fedscope.figures.panels import Line, Panel, Part, RuledLine, Stems, Ticks, Values
+from fedscope.figures.panels import Line, Panel, Part, RuledLine, Stems, Ticks, Values, reach
 from fedscope.records.estimates import Eigenvalue
 
 MOST_CURVES = 10

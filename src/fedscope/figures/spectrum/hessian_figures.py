@@ -13,10 +13,9 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.clients.matrices import client_matrix_figure
 from fedscope.figures.figure_kinds import SpectrumKind
-from fedscope.figures.half_intervals import reach_of
 from fedscope.figures.label_placement import POINTS, text_size
 from fedscope.figures.page import RIGHT, panels_figure
-from fedscope.figures.panels import Bars, Panel, RuledLine, Ticks, Values
+from fedscope.figures.panels import Bars, Panel, RuledLine, Ticks, Values, reach_of
 from fedscope.figures.spectrum.densities import density_figure
 from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
 from fedscope.figures.spectrum.sample_shares import Concentration, Images, influence_figure

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.half_intervals import reach
 from fedscope.figures.label_placement import POINTS, text_size
 from fedscope.figures.page import BOTTOM, HIGH, RIGHT, SMALL_LINE, TOP, Page, panels_figure, wrapped
-from fedscope.figures.panels import Bars, Dots, Line, Panel, Part, RuledLine, Ticks, rows_of
+from fedscope.figures.panels import Bars, Dots, Line, Panel, Part, RuledLine, Ticks, reach, rows_of
 from fedscope.figures.text.hessian_table import effective_number
 from fedscope.figures.text.influence_tables import percent
 from fedscope.records.influence_entry import GroupEntry, Influence

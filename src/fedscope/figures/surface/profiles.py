@@ -17,10 +17,9 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.color_scale import format_value, is_loss, is_percentage
-from fedscope.figures.half_intervals import reach
 from fedscope.figures.label_placement import POINTS, fitting_size, text_size
 from fedscope.figures.page import RIGHT, SMALL_LINE, Page, panels_figure
-from fedscope.figures.panels import Hatched, Line, Panel, Part, RuledLine, Ticks
+from fedscope.figures.panels import Hatched, Line, Panel, Part, RuledLine, Ticks, reach
 from fedscope.figures.surface.drawn_planes import array, cell_edges, check_axis, grid_of
 from fedscope.figures.text.labels import shared_name
 

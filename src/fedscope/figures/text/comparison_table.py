@@ -7,7 +7,7 @@ from fedscope.errors import UserError
 from fedscope.figures.digits import ABSENT, format_estimate
 from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label, method_name
-from fedscope.records.differences import Difference, differences_to_first, is_sharpness
+from fedscope.records.differences import Difference, differences, differences_to_first, is_sharpness
 from fedscope.records.hessian_record import Compared, HessianRecord
 from fedscope.records.quantities import QUANTITIES
 from fedscope.statistics.resolution import UNRESOLVED
@@ -44,6 +44,18 @@ def comparison_table(records: Sequence[HessianRecord]) -> Table:
             *surprises(records),
         ),
     )
+
+
+def comparable(records: Sequence[HessianRecord]) -> list[HessianRecord]:
+    """Return the first record and those with the same samples and quantities."""
+    found = list(records[:1])
+    for other in records[1:]:
+        try:
+            differences(records[0], other)
+        except UserError:
+            continue
+        found.append(other)
+    return found
 
 
 def surprises(records: Sequence[HessianRecord]) -> list[str]:

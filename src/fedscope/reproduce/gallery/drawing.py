@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.digits import format_estimate, three_digits
-from fedscope.figures.half_intervals import reach
 from fedscope.figures.page import panels_figure
-from fedscope.figures.panels import Line, Panel, Ticks, Values
+from fedscope.figures.panels import Line, Panel, Ticks, Values, reach
 from fedscope.figures.runs.groups import percent_band, rounds_figure
 from fedscope.figures.runs.row_dots import dots_figure
 from fedscope.figures.runs.sharpness_panels import against_figure

@@ -18,8 +18,7 @@ from fedscope.errors import UserError
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import EstimateEntry
 from fedscope.records.hessian_record import HessianRecord, TraceEntry
-from fedscope.records.precision import precision
-from fedscope.records.saved_records import Kept, stored_record
+from fedscope.records.saved_records import Kept, precision, stored_record
 from fedscope.storage import read_text
 from fedscope.workflows.requests import CrossClientRequest, Request
 
