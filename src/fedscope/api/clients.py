@@ -15,12 +15,10 @@ from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
 from fedscope.figures.animation import is_film_file, save_film
-from fedscope.figures.clients.client_curves import rounds_figure
-from fedscope.figures.clients.round_figures import draw, frame_figures
+from fedscope.figures.clients.round_figures import draw, frame_figures, rounds_figure
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
-from fedscope.figures.text.client_rounds import rounds_tables
-from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.client_tables import clients_tables, rounds_tables
 from fedscope.figures.text.hessian_table import Table
 from fedscope.records.client_quantities import RoundsKind
 from fedscope.records.clients_record import ClientsRecord, Quantity

@@ -12,7 +12,7 @@ from fedscope.api.sources import On, Weights, found
 from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import BatchNormMode, ReadingName
 from fedscope.errors import UserError, check_keywords
-from fedscope.figures.runs.sharpness_panels import draw_values, values_figure
+from fedscope.figures.runs.row_dots import draw_values, values_figure
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.sharpness_tables import sharpness_table

@@ -13,8 +13,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.figure_kinds import ClientsKind
-from fedscope.figures.text.client_rounds import by_run, rounds_tables
-from fedscope.figures.text.client_tables import clients_tables
+from fedscope.figures.text.client_tables import by_run, clients_tables, rounds_tables
 from fedscope.figures.text.labels import label
 from fedscope.records.client_quantities import RoundsKind
 from fedscope.workflows.clients.clients_request import (
@@ -179,8 +178,7 @@ def _draw(
     found: "list[ClientsRecord]", kind: Kind, width: str, path: Path, registry: Path | None, seconds: float
 ) -> None:
     from fedscope.figures import animation, style
-    from fedscope.figures.clients.client_curves import rounds_figure
-    from fedscope.figures.clients.round_figures import draw, frame_figures
+    from fedscope.figures.clients.round_figures import draw, frame_figures, rounds_figure
     from fedscope.figures.embedded_record import made_from
 
     inches, made = getattr(style, width), made_from(found)

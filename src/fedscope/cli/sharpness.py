@@ -152,7 +152,7 @@ def _shown(
 
 def _draw(records: Sequence["SharpnessRecord"], found: "CorrelationRecord | None", path: Path) -> None:
     from fedscope.figures.embedded_record import made_from
-    from fedscope.figures.runs.sharpness_panels import against_figure, values_figure
+    from fedscope.figures.runs.row_dots import against_figure, values_figure
     from fedscope.figures.style import save
 
     drawn = against_figure(found) if found else values_figure(records)

@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 
 from fedscope.choices import Anchor
 from fedscope.pairing import Pairing
-from fedscope.records.client_paths import AllBarriers, Critical, Noise
-from fedscope.records.cross_client_entry import CrossClientEntry, Matrix
+from fedscope.records.cross_client_entry import AllBarriers, Critical, CrossClientEntry, Matrix, Noise
 from fedscope.records.estimates import Entry, Errors
 from fedscope.records.hessian_record import CheckpointEntry, ProblemEntry
 from fedscope.records.number_types import Count, Freedom, Interval, Many, Number, or_null

@@ -7,9 +7,8 @@ from typing import Any
 from matplotlib.colors import to_hex
 
 from fedscope.figures import style
-from fedscope.figures.clients.client_curves import panels_of
 from fedscope.figures.clients.matrices import matrices_of
-from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw
+from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw, panels_of
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.hessian_table import Table

@@ -9,11 +9,10 @@ from PIL import Image
 
 from fedscope.errors import UserError
 from fedscope.figures.animation import save_film
-from fedscope.figures.clients.client_curves import rounds_figure
-from fedscope.figures.clients.round_figures import frame_figures
+from fedscope.figures.clients.round_figures import frame_figures, rounds_figure
 from fedscope.figures.digits import format_entry
 from fedscope.figures.embedded_record import made_from, read_record
-from fedscope.figures.text.client_rounds import rounds_tables
+from fedscope.figures.text.client_tables import rounds_tables
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.records.run_curves import RunCurves
 from fedscope.statistics.standard_errors import interval

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 
 from fedscope.errors import UserError
-from fedscope.figures.runs.sharpness_panels import against_figure, values_figure
+from fedscope.figures.runs.row_dots import against_figure, values_figure
 from fedscope.figures.text.sharpness_tables import correlation_table, differences_table, sharpness_table
 from fedscope.records.sharpness_compared import compared, correlated
 from fedscope.records.sharpness_record import SharpnessRecord

@@ -8,7 +8,7 @@ from scipy.stats import t
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
+from fedscope.figures.spectrum.densities import eigenvalue_figure
 from fedscope.records.estimates import Eigenvalue
 from tests.figures.cases import eigenvalues
 

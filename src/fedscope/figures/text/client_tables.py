@@ -1,4 +1,4 @@
-"""The tables of a round's clients: flatness gaps, alignment, the cost of averaging, client by client."""
+"""The tables of a round's clients, client by client, and of their means by round."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,8 +7,14 @@ from dataclasses import replace
 from fedscope.figures.digits import ABSENT, format_entry, format_estimate
 from fedscope.figures.text.hessian_table import NO_ERROR, Table, departures
 from fedscope.figures.text.labels import label
-from fedscope.records.client_paths import AllBarriers, Critical, CriticalStepEntry, Noise
-from fedscope.records.client_quantities import GAP_NAMES, TERMS
+from fedscope.records.client_quantities import (
+    CLIENT_QUANTITIES,
+    GAP_NAMES,
+    ROUNDS_KINDS,
+    TERMS,
+    ClientQuantity,
+    RoundsKind,
+)
 from fedscope.records.clients_record import (
     SYMBOLS,
     AlignmentEntry,
@@ -18,7 +24,7 @@ from fedscope.records.clients_record import (
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client_entry import READINGS
+from fedscope.records.cross_client_entry import READINGS, AllBarriers, Critical, CriticalStepEntry, Noise
 from fedscope.records.quantities import OVER_PAIRS
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -243,3 +249,23 @@ def _each(record: ClientsRecord) -> Table:
         ]
     notes = tuple(record.pairing.lines) if record.pairing else ()
     return Table("Client by client", tuple(columns), tuple(zip(*found, strict=True)), notes)
+
+
+def by_run(records: Sequence[ClientsRecord]) -> dict[str, list[ClientsRecord]]:
+    found: dict[str, list[ClientsRecord]] = {}
+    for record in sorted(records, key=lambda one: one.checkpoint.round or 0):
+        found.setdefault(str(record.checkpoint.run), []).append(record)
+    return found
+
+
+def measured(records: Sequence[ClientsRecord], kind: RoundsKind) -> list[ClientQuantity]:
+    return [one for one in CLIENT_QUANTITIES if one.kind == kind and any(map(one.of, records))]
+
+
+def rounds_tables(records: Sequence[ClientsRecord]) -> Iterator[Table]:
+    shown = [one for kind in ROUNDS_KINDS for one in measured(records, kind) if one.main]
+    for run, own in by_run(records).items():
+        rows = [(str(at.checkpoint.round), *(format_entry(one.of(at)) for one in shown)) for at in own]
+        yield Table(
+            f"{run}: clients by round", ("round", *(one.name for one in shown)), tuple(rows), (MEANS,)
+        )

@@ -11,10 +11,8 @@ from fedscope.figures.digits import format_estimate, three_digits
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Line, Panel, Ticks, Values, reach
 from fedscope.figures.runs.groups import percent_band, rounds_figure
-from fedscope.figures.runs.row_dots import dots_figure
-from fedscope.figures.runs.sharpness_panels import against_figure
-from fedscope.figures.spectrum.densities import density_figure
-from fedscope.figures.spectrum.eigenvalues import eigenvalue_figure
+from fedscope.figures.runs.row_dots import against_figure, dots_figure
+from fedscope.figures.spectrum.densities import density_figure, eigenvalue_figure
 from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS, landscape_figure
 from fedscope.figures.text.labels import family, measured_on
 from fedscope.records.artefact import ArtefactCell, ArtefactRecord, DrawnEntry

@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -145,42 +144,17 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(map(_md, cells))} |"
 
 
-@dataclass(frozen=True)
-class Spoken:
-    """A statement with the numbers that the paper prints for it, and the page that judges it."""
-
-    printed_in: str
-    page: str
-    statement: str
-    printed: str
-    evidence: tuple[str, ...]
-    verdict: str
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A run as the table of runs shows it."""
-
-    run: str
-    method: str
-    seed: str
-    round: str
-    accuracy: str
-    hours: str
-
-
-def statements(record: ArtefactRecord, page: str) -> Iterator[Spoken]:
+def statements(record: ArtefactRecord, page: str) -> Iterator[dict[str, object]]:
+    """Yield each statement with the numbers that the paper prints for it, and the page that judges it."""
     for claim in record.claims:
         parts = Statement.read(claim.statement)
         rows = (parts.row, *([parts.other] if parts.other else []))
         printed = [f"{row} {value}" for row in rows if (value := _printed(record, row, parts.quantity))]
-        statement = titled(record, claim.statement)
-        yield Spoken(
-            record.printed_in, page, statement, "; ".join(printed), tuple(claim.evidence), claim.verdict
-        )
+        said = {"printed_in": record.printed_in, "page": page, "printed": "; ".join(printed)}
+        yield {**said, "statement": titled(record, claim.statement), "claim": claim}
 
 
-def used_runs(records: Sequence[ArtefactRecord]) -> list[RunRow]:
+def used_runs(records: Sequence[ArtefactRecord]) -> list[tuple[str, ...]]:
     """Return every run once, at the latest of its rounds that an artefact uses."""
     found = dict[str, UsedRun]()
     for record in records:
@@ -188,11 +162,8 @@ def used_runs(records: Sequence[ArtefactRecord]) -> list[RunRow]:
             if run.run not in found or found[run.run].round < run.round:
                 found[run.run] = run
     return [
-        RunRow(
-            run.run,
-            run.row,
-            "–" if run.seed is None else str(run.seed),
-            str(run.round),
+        (
+            *map(str, (run.run, run.row, run.seed, run.round)),
             _number(100 * run.accuracy, "{:.2f} %"),
             hours(run),
         )
