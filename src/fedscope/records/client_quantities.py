@@ -12,7 +12,6 @@ from fedscope.records.quantities import OVER_PAIRS
 
 RoundsKind = Literal["gap", "alignment", "drift", "diagonals"]
 ROUNDS_KINDS: tuple[RoundsKind, ...] = get_args(RoundsKind)
-Side = Literal["own", "overall"]  # by each client's own loss or Hessian, or by the global one
 Term = Literal["measured", "first", "second", "remainder"]
 GAP_NAMES = {
     "discrepancy": "F(w̄) − f_k(w_k)",
@@ -50,12 +49,13 @@ def gap(record: ClientsRecord, *, quantity: Quantity, name: str) -> Amount | Non
     return found.gap(name).mean if found else None
 
 
-def _aligned(record: ClientsRecord, *, side: Side, number: Literal["rayleigh", "share"]) -> Amount | None:
+# a side is ``own``, by each client's own loss or Hessian, or ``overall``, by the global one
+def _aligned(record: ClientsRecord, *, side: str, number: str) -> Amount | None:
     """Return the curvature along the updates [loss/w²], or their share in the top space."""
     return getattr(getattr(record.alignment, side), number) if record.alignment else None
 
 
-def _cost(record: ClientsRecord, *, side: Side, term: Term) -> Amount | None:
+def _cost(record: ClientsRecord, *, side: str, term: str) -> Amount | None:
     """Return the cost of averaging, or a term of its expansion [loss]."""
     return getattr(getattr(record.averaging, side).mean, term) if record.averaging else None
 
