@@ -105,10 +105,6 @@ class CrossClientEntry(Plain):
         """Return the mean over pairs for what the samples were drawn from; None where it is not known."""
         return _of(self.populations, symbol, reading)
 
-    def compared(self, symbol: MeanSymbol, reading: Reading) -> EstimateEntry | None:
-        """Return what is compared with another record's: :meth:`population`, or else :meth:`mean`."""
-        return self.population(symbol, reading) or self.mean(symbol, reading)
-
     def matrix(self, symbol: Symbol, reading: Reading) -> Matrix | None:
         """Return the value of each pair, NaN where there is none; None where there is no matrix."""
         return self.matrices.of(symbol, reading) if self.matrices else None

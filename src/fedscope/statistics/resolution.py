@@ -7,14 +7,9 @@ something is resolved, however wide the interval.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 UNRESOLVED = "unresolved"
-RANGES: Mapping[str, tuple[float, float]] = {
-    "H_N": (0.0, math.inf),
-    "H_N_scale_free": (0.0, math.inf),
-    "H_D": (-1.0, 1.0),
-}
 _ROUNDING = 1e-6  # of products in float32, beyond an end of the range and relative to it
 
 

@@ -12,7 +12,7 @@ from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panel_axes import draw_panel
-from fedscope.figures.panels import Dots, Line, Panel, Part, RuledLine, Ticks, Values, rows_of
+from fedscope.figures.panels import Dots, Line, Panel, Part, RuledLine, Ticks, Values, reach, rows_of
 from fedscope.figures.text.labels import label
 from fedscope.figures.text.sharpness_tables import GAPS, SYMBOLS
 from fedscope.records.differences import Difference
@@ -23,7 +23,6 @@ from fedscope.records.sharpness_record import (
     SharpnessEntry,
     SharpnessRecord,
 )
-from fedscope.statistics.standard_errors import interval
 
 MOST_METHODS, MOST_LAYERS = 8, 120
 COLUMNS = 3  # panels of a row
@@ -92,8 +91,8 @@ def rows_panel(
         shift = APART * ((index + 0.5) / len(series) - 0.5)
         known = np.isfinite(of[:, 0])
         look: dict[str, Any] = {"color": style.method_colors(index + 1)[-1], "marker": style.MARKERS[index]}
-        reach = of[known, 1:].T
-        parts.append(Dots(of[known, 0], places[known] - shift, across=reach, label=name, **look))
+        across = of[known, 1:].T
+        parts.append(Dots(of[known, 0], places[known] - shift, across=across, label=name, **look))
     low, high = _ends(series.values())
     if low < 0 < high and x.scale == "linear":
         parts.insert(0, RuledLine(0.0, upright=True, look={"color": "0.5", "linewidth": 0.5}))
@@ -144,10 +143,10 @@ def draw_forest(axes: Axes, names: Sequence[str], differences: Sequence[Differen
     parts: list[Part] = [RuledLine(0.0, upright=True)]
     for place, one in zip(places, differences, strict=True):
         low, high = one.interval
-        reach = np.array([[one.value - low], [high - one.value]])
+        across = np.array([[one.value - low], [high - one.value]])
         decided = one.verdict in ("lower", "higher")
         look: dict[str, Any] = {"color": style.method_colors(1)[0], "filled": decided, "size": 4.0}
-        parts.append(Dots(np.array([one.value]), np.array([place]), across=reach, **look))
+        parts.append(Dots(np.array([one.value]), np.array([place]), across=across, **look))
     label = f"difference in {differences[0].quantity} (95 % interval)"
     draw_panel(axes, Panel(parts, label, x=Ticks(5), y=rows, grid=""))
 
@@ -257,9 +256,7 @@ def _against(found: CorrelationRecord, name: str, head: str, labels: Sequence[st
 
 
 def _gap_bar(gap: GeneralizationGap, found: CorrelationRecord) -> float:
-    if found.against != "gap" or math.isnan(gap.stderr):
-        return math.nan
-    return interval(0.0, gap.stderr, gap.dof)[1]
+    return reach(gap.stderr, gap.dof) if found.against == "gap" else math.nan
 
 
 def _tau(one: Correlation) -> str:
