@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedscope.errors import UserError
-from fedscope.figures.clients.matrices import client_matrix_figure
 from fedscope.figures.spectrum.densities import density_figure, eigenvalue_figure
 from fedscope.figures.spectrum.hessian_figures import bar_figure, client_bars
+from fedscope.figures.spectrum.matrices import client_matrix_figure
 from fedscope.figures.style import loss_colormap, method_colors, paper_style, save, typeset
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.surfaces import landscape_figure

@@ -6,12 +6,12 @@ from matplotlib.axes import Axes
 from mpl_toolkits.mplot3d import Axes3D
 
 from fedscope.errors import UserError
-from fedscope.figures.clients.matrices import lacking
 from fedscope.figures.clients.round_figures import gap_panel, round_panel
 from fedscope.figures.color_scale import shared_scale
 from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.figures.panel_axes import draw_panel
 from fedscope.figures.spectrum.densities import density_panel, eigenvalue_panel
+from fedscope.figures.spectrum.matrices import lacking
 from fedscope.figures.surface.drawn_planes import draw_contours, draw_heat, fill_at, make_plane, shared_limits
 from fedscope.figures.surface.marks import draw_marks
 from fedscope.figures.surface.profiles import profile_panel

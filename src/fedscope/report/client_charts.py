@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from fedscope.choices import Reading
-from fedscope.figures.clients.matrices import client_panel, range_of, resolved_pairs
 from fedscope.figures.digits import format_estimate
 from fedscope.figures.panels import Matrix, Values
 from fedscope.figures.spectrum.densities import density_panel, eigenvalue_panel
+from fedscope.figures.spectrum.matrices import client_panel, range_of, resolved_pairs
 from fedscope.records.cross_client_entry import READINGS, CrossClientEntry
 from fedscope.records.estimates import SYMBOLS, Symbol
 from fedscope.records.hessian_record import DensityEntry

@@ -7,9 +7,9 @@ from typing import Any
 from matplotlib.colors import to_hex
 
 from fedscope.figures import style
-from fedscope.figures.clients.matrices import matrices_of
 from fedscope.figures.clients.round_figures import MOST_CLIENTS, draw, panels_of
 from fedscope.figures.figure_kinds import ClientsKind
+from fedscope.figures.spectrum.matrices import matrices_of
 from fedscope.figures.text.client_tables import clients_tables
 from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label

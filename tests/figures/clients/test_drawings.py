@@ -10,10 +10,10 @@ from matplotlib.transforms import Bbox
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.matrices import order_of
 from fedscope.figures.clients.round_figures import draw
 from fedscope.figures.digits import format_entry
 from fedscope.figures.figure_kinds import ClientsKind
+from fedscope.figures.spectrum.matrices import order_of
 from fedscope.figures.style import paper_style
 from fedscope.figures.text.client_tables import CELL_NAMES, clients_tables
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.matrices import client_matrix_figure
+from fedscope.figures.spectrum.matrices import client_matrix_figure
 from fedscope.records.cross_client_entry import CrossClientEntry
 from tests.figures.cases import crossing
 

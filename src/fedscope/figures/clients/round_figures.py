@@ -8,11 +8,11 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.matrices import lacking, matrix_figure
 from fedscope.figures.digits import format_estimate
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Bars, Dots, Line, Panel, Part, RuledLine, Stems, Ticks, Values, reach
+from fedscope.figures.spectrum.matrices import lacking, matrix_figure
 from fedscope.figures.text.client_tables import by_run, measured
 from fedscope.figures.text.labels import label
 from fedscope.records.client_quantities import TERMS, ClientQuantity, RoundsKind

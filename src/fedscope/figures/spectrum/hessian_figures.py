@@ -11,12 +11,12 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.clients.matrices import client_matrix_figure
 from fedscope.figures.figure_kinds import SpectrumKind
 from fedscope.figures.label_placement import POINTS, text_size
 from fedscope.figures.page import RIGHT, panels_figure
 from fedscope.figures.panels import Bars, Panel, RuledLine, Ticks, Values, reach_of
 from fedscope.figures.spectrum.densities import density_figure, eigenvalue_figure
+from fedscope.figures.spectrum.matrices import client_matrix_figure
 from fedscope.figures.spectrum.sample_shares import Concentration, Images, influence_figure
 from fedscope.figures.text.hessian_table import check_any
 from fedscope.figures.text.labels import label, measured_on, titles
