@@ -115,7 +115,8 @@ class Stage:
 
 @cache
 def _costs() -> dict[str, dict[str, float]]:
-    return json.loads((ROOT / "tests" / "durations.json").read_text(encoding="utf-8"))
+    known: dict[str, dict[str, float]] = json.loads((ROOT / "tests" / "durations.json").read_text("utf-8"))
+    return known
 
 
 @cache
@@ -128,7 +129,7 @@ def cost(test: str) -> float:
 
 def affordable(tests: Iterable[str]) -> list[str]:
     """Return the cheapest tests or files that take no more than `MOST` together."""
-    chosen, seconds = [], 0.0
+    chosen, seconds = list[str](), 0.0
     for test in sorted(tests, key=lambda test: (cost(test), test)):
         seconds += cost(test)
         if chosen and seconds > MOST:
