@@ -71,7 +71,7 @@ def _drift(record: ClientsRecord) -> EstimateEntry | None:
         return None
     lengths = (one.length for one in found.clients)
     total = math.fsum(one.share * length**2 for one, length in zip(record.clients, lengths, strict=True))
-    return EstimateEntry(value=total, stderr=0.0)
+    return EstimateEntry(value=total, stderr=0.0, resolved=True)
 
 
 def _barrier(record: ClientsRecord, *, matched: bool) -> EstimateEntry | None:
