@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedscope import BasisStorage, Hessian, LambdaOperator, top_eigenpairs
+from fedscope import Hessian, LambdaOperator, top_eigenpairs
 
 SIZES = {  # layers, width, heads; the model of 1.0 billion lies between two of the paper's
     "124M": (12, 768, 12), "355M": (24, 1024, 16), "774M": (36, 1280, 20), "1.0B": (36, 1472, 23),
@@ -129,7 +129,7 @@ def search(H: Hessian, kind: str, rows: int, limit: float, known: dict[str, Any]
         known["plan"] = str(H.plan)  # what it takes a look for is free again before there is a basis
         found = top_eigenpairs(
             H if place == H.device else moved, tol=TOL, by_sample=False, max_basis=rows, max_matvecs=rows,
-            storage=BasisStorage(capacity=rows + 1), progress=tell,
+            progress=tell,
             generator=torch.Generator(place).manual_seed(0),
         )  # fmt: skip
         value, residual = float(found.values[0]), float(found.residuals[0])

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from fedscope.landscape import AutoPGD as AutoPGD
     from fedscope.landscape import AveragingBarrier as AveragingBarrier
     from fedscope.landscape import Axis as Axis
-    from fedscope.landscape import BasisStorage as BasisStorage
     from fedscope.landscape import Batches as Batches
     from fedscope.landscape import BatchMean as BatchMean
     from fedscope.landscape import CriticalStep as CriticalStep

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from fedscope.landscape.operators.adapters import as_operator as as_operator
     from fedscope.landscape.operators.base import Operator as Operator
     from fedscope.landscape.operators.base import Product as Product
-    from fedscope.landscape.operators.basis.storage import BasisStorage as BasisStorage
     from fedscope.landscape.operators.by_batch.batch_mean import BatchMean as BatchMean
     from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher as EmpiricalFisher
     from fedscope.landscape.operators.gauss_newton import GaussNewton as GaussNewton

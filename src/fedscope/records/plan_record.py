@@ -33,10 +33,9 @@ class PlanRecord(Plain):
     memory: Count  # of the process at its peak [bytes]
     basis: BasisEntry  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
-    products: Count | None  # that are expected; None: not estimated [products]
-    products_most: Count | None  # that the search gives up at; None: a trace's basis is open [products]
-    pilot_samples: Count | None  # of the smaller measurement that the expectation is from [samples]
+    products_most: (
+        Count  # that the searches give up at; without those of a basis that a trace enlarges [products]
+    )
     product_seconds: Finite  # that one product by batches took [s]
-    seconds: Finite | None  # of the expected products [s]
-    seconds_most: Finite | None  # of the most products [s]
+    seconds_most: Finite  # of the most products [s]
     limit: Count | None  # of ``--memory`` [bytes]

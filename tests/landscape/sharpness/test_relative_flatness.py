@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.operators.basis import rows
+from fedscope.landscape.operators import basis_rows
 from fedscope.landscape.sharpness.relative_flatness import (
     check_rows,
     largest_relative_flatness,
@@ -146,7 +146,7 @@ def test_weights_of_two_layers_are_no_last_layer() -> None:
 def test_a_large_layer_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     net, batches = relu_net(), labelled()
     expected = traced(*dense(net, batches, "2.weight"))
-    monkeypatch.setattr(rows, "WHOLE", 4)
+    monkeypatch.setattr(basis_rows, "WHOLE", 4)
     op = Hessian(net, cross_entropy, batches, parameters=["2.weight"])
     assert relative_flatness(op, rtol=1e-8, seed=1).value == pytest.approx(expected, rel=1e-6)
 

@@ -1,15 +1,17 @@
 """Eigenvalues, traces and densities from bases that are kept in a file."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
 from fedscope.landscape import spectral_density, top_eigenpairs, trace
-from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Remainder
 from tests.landscape.cases import Case, convnet
 
-FULL = [BasisStorage(), BasisStorage(place="file")]
+FOLDERS = [None, Path(tempfile.gettempdir())]
 
 
 @pytest.fixture(scope="module")
@@ -19,20 +21,20 @@ def case() -> Case:
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_a_file_changes_no_digit(case: Case, k: int) -> None:
-    ours, theirs = (top_eigenpairs(case.operator, k=k, max_basis=12, storage=each) for each in FULL)
+    ours, theirs = (top_eigenpairs(case.operator, k=k, max_basis=12, basis_folder=each) for each in FOLDERS)
     assert torch.equal(ours.values, theirs.values)
     assert torch.equal(ours.vectors, theirs.vectors)
     assert torch.equal(ours.residuals, theirs.residuals)
     assert torch.equal(ours.bias_data, theirs.bias_data)
     totals = [trace(case.operator, known=found.subspace, rtol=0.1) for found in (ours, theirs)]
     assert totals[0] == totals[1]
-    densities = [spectral_density(case.operator, steps=9, storage=each) for each in FULL]
+    densities = [spectral_density(case.operator, steps=9, basis_folder=each) for each in FOLDERS]
     assert torch.equal(densities[0].nodes, densities[1].nodes)
 
 
 def test_the_remainder_of_a_basis_in_a_file(case: Case) -> None:
     dense = case.dense()
-    known = top_eigenpairs(case.operator, storage=BasisStorage(place="file")).subspace
+    known = top_eigenpairs(case.operator, basis_folder=FOLDERS[1]).subspace
     assert known is not None
     Q = known.basis
     torch.testing.assert_close(Q @ dense @ Q.T, known.projected, rtol=0, atol=1e-6 * float(dense.norm()))

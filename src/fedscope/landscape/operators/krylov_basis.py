@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis.basis_views import Basis, through
-from fedscope.landscape.operators.basis.kept import total
+from fedscope.landscape.operators.basis_rows import BasisRows, total
+from fedscope.landscape.operators.projections import through
 from fedscope.landscape.printing import Printed
 
 
@@ -27,7 +27,7 @@ from fedscope.landscape.printing import Printed
 class Subspace(Printed):
     """An orthonormal basis Q with A's products: A Qᵀ = Qᵀ T + q bᵀ."""
 
-    rows: Basis  # Q (m, n), one vector per row
+    rows: BasisRows  # Q (m, n), one vector per row
     projected: Tensor  # (m, m) float64 on the CPU: T
     batches: Tensor | None  # (B, m, m) float64 on the CPU: Q A_b Qᵀ, where A is a mean over batches
     outside: Tensor  # (n,) in the operator's dtype: q, or zeros where the basis is invariant
@@ -50,7 +50,7 @@ class Subspace(Printed):
         """Return the exact part of A's diagonal, (n,) float64: that of Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ."""
         projected, coupling = self.projected.to(self.rows.device), self.coupling.to(self.rows.device)
         outside, pieces = self.outside.double(), []
-        for columns, wide in self.rows.pieces():
+        for columns, wide in self.rows.wide():
             own = (wide * (projected @ wide)).sum(0)
             pieces.append(own + 2 * outside[columns] * (coupling @ wide))
         return torch.cat(pieces)
@@ -59,7 +59,7 @@ class Subspace(Printed):
         """Return K v for rows v (r, n): K = Qᵀ T Q + (Qᵀ b) qᵀ + q (Qᵀ b)ᵀ, in float64, (r, n)."""
 
         def seen() -> Iterator[Tensor]:
-            for columns, q in self.rows.pieces():
+            for columns, q in self.rows.wide():
                 wide = rows[:, columns].double()
                 beside = wide @ self.outside[columns].double()
                 yield torch.cat([wide @ q.T, beside[:, None]], dim=1)
@@ -69,7 +69,7 @@ class Subspace(Printed):
         projected, coupling = self.projected.to(rows.device), self.coupling.to(rows.device)
         inside = onto @ projected + torch.outer(beside, coupling)
         coupled = (onto @ coupling)[:, None]
-        images = [inside @ q + coupled * self.outside[columns].double() for columns, q in self.rows.pieces()]
+        images = [inside @ q + coupled * self.outside[columns].double() for columns, q in self.rows.wide()]
         return torch.cat(images, dim=1)
 
     def kept(self, device: torch.device | str) -> "Subspace":
@@ -89,9 +89,9 @@ class Subspace(Printed):
 class Remainder(Wrapper):
     """(1 − P) A (1 − P): what orthonormal rows (r, n) leave of an operator."""
 
-    def __init__(self, base: Operator, basis: Basis | Tensor) -> None:
+    def __init__(self, base: Operator, basis: BasisRows | Tensor) -> None:
         super().__init__(base)
-        self._basis = Basis.of(basis) if isinstance(basis, Tensor) else basis
+        self._basis = BasisRows.of(basis) if isinstance(basis, Tensor) else basis
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         outer = None if onto is None else through(onto, self._basis.without)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis.basis_views import through
+from fedscope.landscape.operators.projections import through
 
 
 class Preconditioned(Wrapper):

@@ -25,8 +25,8 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis.basis_views import Onto
 from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.projections import Onto
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes
 
@@ -150,7 +150,7 @@ def _errors(product: Product) -> tuple[float, float]:
 
 def _columns(onto: Tensor | Onto) -> Tensor:
     if isinstance(onto, Onto):
-        return onto.columns(_COLUMNS)
+        return onto.sampled(_COLUMNS)
     return onto[:, :: max(1, onto.shape[1] // _COLUMNS)]
 
 

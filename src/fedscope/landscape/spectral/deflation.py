@@ -10,13 +10,13 @@ Symbols: m basis vectors, M probes.
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis.kept import total
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis_rows import total
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
@@ -36,18 +36,18 @@ def growing(
     known: Subspace | None,
     generator: torch.Generator,
     max_basis: int,
-    storage: BasisStorage | None = None,
+    folder: Path | None = None,
     *,
     by_batch: bool = True,
 ) -> Extend:
     """Return what lets the basis of ``known`` grow by Lanczos steps, or begins one at random.
 
-    ``storage`` and ``by_batch`` are of one that is begun: how it is kept, and whether it knows each batch's
+    ``folder`` and ``by_batch`` are of one that is begun: where its file is, and whether it knows each batch's
     part.
     """
     if known is None:
         start = torch.randn(op.shape[0], generator=generator, device=generator.device, dtype=torch.float64)
-        process = Lanczos(op, start, generator=generator, by_batch=by_batch, storage=storage)
+        process = Lanczos(op, start, generator=generator, by_batch=by_batch, folder=folder)
     else:
         process = Lanczos.resumed(op, known, generator=generator)
 
@@ -80,12 +80,12 @@ def deflate_further(images: Tensor, probes: Tensor, known: Subspace, rows: int) 
     """
 
     def seen() -> Iterator[Tensor]:
-        for columns, new in known.rows.pieces(rows):
+        for columns, new in known.rows.wide(rows):
             parts = (every[:, columns].double() @ new.T for every in (probes, images))
             yield torch.stack(list(parts))
 
     z_onto, image_onto = total(seen())
     coupled = z_onto @ known.coupling[rows:].to(images.device)
-    for columns, new in known.rows.pieces(rows):
+    for columns, new in known.rows.wide(rows):
         known_part = image_onto @ new + torch.outer(coupled, known.outside[columns].double())
         images[:, columns] -= known_part.to(images.dtype)

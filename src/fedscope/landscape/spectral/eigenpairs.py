@@ -15,8 +15,10 @@ Symbols: m rows of the basis, θ and s eigenvalues and eigenvectors of the proje
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -24,7 +26,6 @@ from torch import Tensor
 from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, told_by_sample
@@ -51,7 +52,7 @@ def top_eigenpairs(
     max_matvecs: int | None = None,
     max_basis: int | None = None,
     by_sample: bool = True,
-    storage: BasisStorage | None = None,
+    basis_folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Eigenpairs:
     """Return the k eigenpairs at an end of the spectrum of a symmetric operator, or at both.
@@ -80,7 +81,8 @@ def top_eigenpairs(
             the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
-        storage: how the Krylov basis is kept: in memory, or in a file, which changes no digit.
+        basis_folder: of a file for the Krylov basis, which changes no digit (on a CPU only): a folder on a
+            disk, not one in memory (tmpfs). None: the basis is in memory.
         progress: called after every product, with the most that are allowed (``AtMost``).
 
     Raises:
@@ -93,13 +95,15 @@ def top_eigenpairs(
     budget = most_products(pairs) if max_matvecs is None else max_matvecs
     if budget < pairs:
         raise UserError(f"max_matvecs = {budget} is too small for {pairs} pairs: at least as many are needed")
-    storage = storage or BasisStorage()
     rows = max_basis or max(20 + 2 * pairs, MEMORY // (n * op.dtype.itemsize) - SKETCH)
     if rows < min(pairs + 2, n):
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
     seed = generator.initial_seed()
-    search = _EigenSearch(op, wanted, tol, generator, budget, rows, storage, progress)
+    begin = partial(
+        Lanczos, generator=generator, by_batch=True, folder=basis_folder, capacity=max_basis and max_basis + 1
+    )
+    search = _EigenSearch(op, wanted, tol, generator, begin, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
     if found is None:
         return _undefined(op, pairs, search.spent, seed)
@@ -120,13 +124,13 @@ class _EigenSearch:
         wanted: Wanted,
         tol: float,
         generator: torch.Generator,
+        begin: Callable[..., Lanczos],
         budget: int,
         rows: int,
-        storage: BasisStorage,
         progress: Progress | None,
     ) -> None:
         self._op, self._wanted, self._tol, self._generator = op, wanted, tol, generator
-        self._storage = storage
+        self._begin = begin
         self._budget, self._rows, self._progress = budget, rows, progress
         self._goal: Goal | None = None
         self._inner, self._known = 0.0, ""
@@ -134,9 +138,7 @@ class _EigenSearch:
 
     def first(self, start: Tensor, random_part: float) -> Eigenpairs | None:
         """Return what one start finds; None after a product that was not finite."""
-        krylov = Lanczos(
-            self._op, start, generator=self._generator, by_batch=True, sketched=SKETCH, storage=self._storage
-        )
+        krylov = self._begin(self._op, start, sketched=SKETCH)
         del start  # 8·n bytes that nothing reads again
         n, wanted = self._op.shape[0], self._wanted
         while True:
@@ -177,9 +179,9 @@ class _EigenSearch:
                 goal.limits(best.values),
                 self._inner,
                 generator=self._generator,
+                begin=self._begin,
                 most=most,
                 after=partial(self._tell, before=self.spent),
-                storage=self._storage,
             )
             if not len(looked.beyond):
                 known = best.residuals <= goal.tolerances(best.values)

@@ -13,6 +13,7 @@ The variance of ±1 probes is told by their whole products, much better than by 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -20,7 +21,6 @@ from torch import Tensor
 from fedscope.choices import MAX_PROBES, MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress_callback import Progress
@@ -51,7 +51,7 @@ def trace(
     min_probes: int = MIN_PROBES,
     max_basis: int | None = None,
     keep: int = 0,
-    storage: BasisStorage | None = None,
+    basis_folder: Path | None = None,
     block: int | None = None,
     progress: Progress | None = None,
 ) -> Trace:
@@ -78,7 +78,7 @@ def trace(
             saves more probes than it costs products; by default as many as fit in 2 GiB, and 0 for none.
         keep: return so many of the first probes with their products, ``Trace.probed``, at the most those of
             the first stage.
-        storage: how a basis that is begun here is kept, see ``top_eigenpairs``.
+        basis_folder: of a file for a basis that is begun here, see ``top_eigenpairs``.
         block: probes that share a pass over the data; None: eight, or as many as take 1 GiB.
         progress: called after every product; with ``rtol`` the total is known from the second stage on.
 
@@ -110,7 +110,7 @@ def trace(
         taken = run.take(first, first if grows else keep)
         probed = _probed(taken[:keep], known)
         if grows:
-            run.enlarge(taken, goal, lambda: growing(op, known, generator, room, storage))
+            run.enlarge(taken, goal, lambda: growing(op, known, generator, room, basis_folder))
         tally.fix_variance()
         while tally.finite and (missing := min(tally.needed(goal), max_probes) - tally.probes) > 0:
             before = tally.probes

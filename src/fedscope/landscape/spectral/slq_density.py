@@ -9,13 +9,13 @@ Symbols: n size of the operator, M probes, m points of the grid.
 
 import math
 from itertools import chain, islice
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis.storage import BasisStorage
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, rademacher
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
@@ -37,7 +37,7 @@ def spectral_density(
     sigma: float | None = None,
     points: int = 1001,
     probed: Probed | None = None,
-    storage: BasisStorage | None = None,
+    basis_folder: Path | None = None,
     progress: Progress | None = None,
 ) -> Density:
     """Estimate the density of eigenvalues, normalised to one.
@@ -58,7 +58,7 @@ def spectral_density(
         points: m, of a uniform grid that covers all nodes with a margin of 6σ.
         probed: probes of the same distribution with their products, such as a trace's first ones, taken
             before any is drawn: each saves the product of its first step.
-        storage: how the Krylov bases are kept, see ``top_eigenpairs``.
+        basis_folder: of a file for the Krylov bases, see ``top_eigenpairs``.
         progress: called after every product; the total counts ``steps`` for each probe.
 
     Raises:
@@ -82,7 +82,7 @@ def spectral_density(
     )
     starts = chain(known, ((z, None) for z in fresh))
     for probe, (z, image) in enumerate(islice(starts, probes)):
-        krylov = Lanczos(op, z, generator=generator, image=image, storage=storage)
+        krylov = Lanczos(op, z, generator=generator, image=image, folder=basis_folder, capacity=steps + 1)
         while krylov.finite and krylov.steps < steps and (krylov.steps == 0 or krylov.betas[-1] > 0):
             krylov.step()
             if progress:

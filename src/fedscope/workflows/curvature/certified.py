@@ -126,7 +126,7 @@ class Certified:
         with self.stage(f"{self.problem.title}: λ_max, products") as progress:
             found = top_eigenpairs(
                 operator, k=k, which=which, tol=tol, generator=draws, start=start,
-                storage=self.resources.storage, max_basis=self.resources.rows, progress=progress,
+                basis_folder=self.resources.basis_folder, max_basis=self.resources.rows, progress=progress,
             )  # fmt: skip
         if self.request.warm:
             self.trail.vectors = found.vectors.T
@@ -143,7 +143,7 @@ class Certified:
                 known=known,
                 generator=draws,
                 keep=keep,
-                storage=self.resources.storage,
+                basis_folder=self.resources.basis_folder,
                 max_basis=self.resources.trace_rows,
                 block=self.resources.block,
                 progress=progress,
@@ -163,7 +163,7 @@ class Certified:
         with self.stage(f"{self.problem.title}: density, products") as progress:
             return spectral_density(
                 operator, probed=probed, generator=self._stream("density"),
-                storage=self.resources.storage, progress=progress,
+                basis_folder=self.resources.basis_folder, progress=progress,
             )  # fmt: skip
 
     def _preconditioned(self, whole: LossOperator) -> PreconditionedEntry:

@@ -89,7 +89,6 @@ def plans(
     found = []
     for problem in problems(targets, reporter):
         resources = resources_of(problem, request, memory)
-        make = curvature_of(problem, request, None, resources)
-        operator = make(problem.model, problem.batches)
-        found.append(planned(problem, request, make, operator, resources, limit=memory))
+        operator = curvature_of(problem, request, None, resources)(problem.model, problem.batches)
+        found.append(planned(problem, request, operator, resources, limit=memory))
     return found

@@ -113,7 +113,7 @@ def measure(
         found = _of_clients(trimmed(known.record, request), origin)
         return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     if note and request.certified and not participants and (memory or is_long(operator)):
-        plan = planned(problem, request, curvature, operator, resources, limit=memory, pilot=False)
+        plan = planned(problem, request, operator, resources, limit=memory)
         for line in described(plan):
             note(line)
     record = _measured(

@@ -1,7 +1,8 @@
 """How much memory the parts of a measurement may take: graphs, the Krylov basis, probes that are at work."""
 
 import shutil
-from dataclasses import dataclass, field, replace
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -10,13 +11,14 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from fedscope import process
+from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.loss.parameter_patterns import chosen
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.by_batch.batch_mean import IMAGES
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
+from fedscope.landscape.operators.row_space import HELD, WHOLE
 from fedscope.landscape.spectral.data_error import SKETCH
-from fedscope.landscape.spectral.working_memory import Vectors
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem
 
@@ -28,6 +30,7 @@ _BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's
 _APART = 32 << 20  # bytes of a vector that is freed at once, and not kept in the heap between others
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
 _PROGRAM = 256 << 20  # bytes that a process takes before it has samples
+_WIDE = 8  # bytes of a float64
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
 
@@ -36,7 +39,7 @@ class Resources:
     """What is chosen; by default what each estimator chooses by itself."""
 
     graphs: int | None = None  # bytes
-    storage: BasisStorage = field(default_factory=BasisStorage)
+    basis_folder: Path | None = None  # of a file for the basis
     rows: int | None = None  # of a basis, most
     block: int | None = None  # probes that are at work together
     trace_rows: int | None = None  # of the basis that a trace may enlarge, for which probes are kept
@@ -46,6 +49,45 @@ class Resources:
         """What of it may change a digit, for a result's name; the bytes of graphs are in the operator's."""
         chosen = {"rows": self.rows, "block": self.block, "trace_rows": self.trace_rows}
         return {name: value for name, value in chosen.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The bytes of vectors of n numbers, and of rows of a basis, that estimators take beside graphs."""
+
+    n: int
+    itemsize: int  # d
+    batches: int  # B; 0 without
+
+    def step(self) -> int:
+        """Return the bytes of a Lanczos step: the sum, a batch's product, and those that wait together."""
+        d = self.itemsize
+        waiting = min(self.batches * d, max(IMAGES // self.n, d))
+        product = 2 * _WIDE + 2 * d + waiting * (1 if waiting == d else 2)
+        orthogonalised = d + 3 * _WIDE
+        return self.n * max(product, orthogonalised)
+
+    def probes(self, block: int) -> int:
+        """Return the bytes of a block of probes: sums, a batch's products, the projections, the products."""
+        each = 2 * _WIDE + 5 * self.itemsize
+        return self.n * (block * each + _WIDE) + _WIDE * min(self.n, WHOLE)
+
+    def kept(self, probes: int = MIN_PROBES) -> int:
+        """Return the bytes of probes that are kept with their products: a first stage's, or a density's."""
+        return self.n * 2 * self.itemsize * probes
+
+    def basis(self, rows: int, *, in_file: bool = False, at_once: bool = True) -> int:
+        """Return the bytes in memory of so many rows while they are made, the sketch's signs included.
+
+        Unless room is made for all of them ``at_once``, room for twice as many is made, and filled, where
+        there is none for one more.
+        """
+        if in_file:
+            return min(HELD, self.n * self.itemsize * (rows + SKETCH))
+        full = 1 << (max(1, rows) - 1).bit_length() >> 1  # rows when room was made last
+        held = rows + 1 + SKETCH
+        most = held if at_once else max(held, 2 * (full + SKETCH))
+        return self.n * self.itemsize * most
 
 
 def is_long(operator: LossOperator) -> bool:
@@ -76,15 +118,8 @@ def resources_of(
     return fitting(memory, int(base), vectors, pairs=request.eigenpairs)
 
 
-def fitting(
-    memory: int,
-    base: int,
-    vectors: Vectors,
-    *,
-    pairs: int,
-    folder: Path | None = None,
-) -> Resources:
-    """Return how to stay within ``memory`` bytes.
+def fitting(memory: int, base: int, vectors: Vectors, *, pairs: int) -> Resources:
+    """Return how to stay within ``memory`` bytes of the whole process.
 
     The basis is kept in memory if it fits, else in a file if the disk has room; it is restarted where even
     that does not fit. What is left over is for the graphs.
@@ -94,7 +129,6 @@ def fitting(
         base: that is taken before: program, network, samples.
         vectors: of the operator.
         pairs: eigenpairs that are wanted.
-        folder: for a file.
     """
     n, d = vectors.n, vectors.itemsize
     least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
@@ -104,36 +138,32 @@ def fitting(
     beside = (4 + pairs + 1) * d * n
     fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
     room = int(share * memory) - fixed
-    storage, rows = _storage(room, vectors, rows, least, BasisStorage(folder=folder))
+    folder, rows = _basis(room, vectors, rows, least)
     if rows < least:
-        needed = (fixed + vectors.basis(least, replace(storage, capacity=least + 1))) / share
+        needed = (fixed + vectors.basis(least)) / share
         raise UserError(
             f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
             f"folder on a disk with more room (TMPDIR), {_fewer(base, share * (needed - memory))}or a block "
             "of --parameters"
         )
-    storage = replace(storage, capacity=rows + 1)
-    left = room + _GRAPHS - vectors.basis(rows, storage)
+    left = room + _GRAPHS - vectors.basis(rows, in_file=folder is not None)
     block = next(b for b in range(BLOCK, 0, -1) if b == 1 or vectors.probes(b) <= vectors.step() + left // 2)
     left -= max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
     enlarged = vectors.kept() <= left // 2
     graphs = (left - (vectors.kept() if enlarged else 0)) // 2  # the other half: what a product makes of one
-    return Resources(graphs, storage, rows, block, rows if enlarged else 0)
+    return Resources(graphs, folder, rows, block, rows if enlarged else 0)
 
 
-def _storage(
-    room: int, vectors: Vectors, rows: int, least: int, plain: BasisStorage
-) -> tuple[BasisStorage, int]:
-    """Return the first storage that so many rows fit in; else the one with most, and how many."""
-    n, d = vectors.n, vectors.itemsize
-    if vectors.basis(rows, replace(plain, capacity=rows + 1)) <= room:
-        return plain, rows
-    file = replace(plain, place="file")
-    free = shutil.disk_usage(file.directory).free // 2 - vectors.batches * n * d  # for one of two bases
-    on_disk = free // (n * d) - 1 - _BESIDE
-    if vectors.basis(rows, file) <= room and on_disk >= least:
-        return file, min(rows, on_disk)
-    return plain, min(rows, room // (n * d) - _BESIDE)
+def _basis(room: int, vectors: Vectors, rows: int, least: int) -> tuple[Path | None, int]:
+    """Return a file's folder, None where the rows fit in memory or no disk has room; and how many fit."""
+    row, folder = vectors.n * vectors.itemsize, Path(tempfile.gettempdir())
+    if vectors.basis(rows) <= room:
+        return None, rows
+    free = shutil.disk_usage(folder).free // 2 - vectors.batches * row  # for one of two bases
+    on_disk = free // row - 1 - _BESIDE
+    if vectors.basis(rows, in_file=True) <= room and on_disk >= least:
+        return folder, min(rows, on_disk)
+    return None, min(rows, room // row - _BESIDE)
 
 
 def _fewer(base: int, short: float) -> str:

@@ -10,9 +10,9 @@ from torch.distributed import ProcessGroup
 from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
-from fedscope.landscape.operators.basis.basis_views import Onto
-from fedscope.landscape.operators.basis.kept import WHOLE
 from fedscope.landscape.operators.by_batch.parallel import add_up, exchanged, joined, share
+from fedscope.landscape.operators.projections import Onto
+from fedscope.landscape.operators.row_space import WHOLE
 
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
@@ -96,7 +96,8 @@ class BatchMean(Operator):
                 totals.add_(products, alpha=self._counts[b] / sum(self._counts))  # in float64, of any dtype
                 forms[:, b] = _inner(rows, products)
                 if waiting:
-                    waiting.set(b * len(rows), products)
+                    for i, product in enumerate(products):
+                        waiting.write(b * len(rows) + i, product)
                 elif onto is not None:
                     images.append(products.to(self.dtype))
                 del products

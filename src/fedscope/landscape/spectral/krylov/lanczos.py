@@ -11,16 +11,16 @@ fresh random vector orthogonal to the basis takes q's place with b = 0, so that 
 
 import math
 from itertools import islice
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.basis.basis_views import Basis, onto
-from fedscope.landscape.operators.basis.rows import BasisRows
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis_rows import BasisRows
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import generator_of, rademacher
+from fedscope.landscape.operators.projections import onto
 from fedscope.landscape.spectral.krylov.unseen import least, unseen
 
 
@@ -33,7 +33,8 @@ class Lanczos:
         generator: draws the replacements after a breakdown.
         by_batch: also collect Q A_b Qᵀ of each of B batches' part A_b, B·m² numbers, where there are any.
         dimension: of the space that the products stay in, where that is not all of the n coordinates.
-        storage: how the basis is kept; None: in memory.
+        folder: of a file for the basis; None: it is in memory.
+        capacity: rows that room is made for at once, the next one included; None: more as they come.
         image: (n,) A times ``start``, where it is known: the first step takes it and no product, and has no
             batches' parts.
         sketched: d, of random signs ±1/√d that also see what each A_b Qᵀ has outside the basis; d rows more.
@@ -58,7 +59,8 @@ class Lanczos:
         sketched: int = 0,
         dimension: int | None = None,
         image: Tensor | None = None,
-        storage: BasisStorage | None = None,
+        folder: Path | None = None,
+        capacity: int | None = None,
     ) -> None:
         self._op = op
         self.dimension = op.shape[0] if dimension is None else dimension
@@ -66,7 +68,9 @@ class Lanczos:
         self._sketched = sketched if by_batch and len(op.weights or ()) > 1 else 0
         drawn = islice(rademacher(op.shape[0], generator_of(), op.dtype, op.device), self._sketched)
         signs = (sign / math.sqrt(self._sketched) for sign in drawn)
-        self._rows = BasisRows(op.shape[0], op.dtype, op.device, storage, signs)
+        self._rows = BasisRows(
+            op.shape[0], op.dtype, op.device, folder=folder, capacity=capacity, fixed=signs
+        )
         self._measured = torch.zeros(1, 1, dtype=torch.float64)  # H, with room to grow
         counts = torch.tensor(op.weights or (), dtype=torch.float64, device=op.device)
         self._shares = counts / counts.sum()
@@ -102,7 +106,7 @@ class Lanczos:
 
     @property
     def basis(self) -> Tensor:
-        return self._rows.tensor(self.steps)
+        return self._rows.first(self.steps).tensor
 
     @property
     def projected(self) -> Tensor:
@@ -149,7 +153,7 @@ class Lanczos:
     def subspace(self) -> Subspace:
         m = self.steps
         return Subspace(
-            rows=Basis(self._rows, m),
+            rows=self._rows.first(m),
             projected=self.projected,
             batches=None if self._batches is None else self._batches[:, :m, :m],
             outside=self._rows.row(m)
@@ -166,14 +170,15 @@ class Lanczos:
         if self._batches is None or not self._sketched:
             return None
         m = self.steps
-        inside = self._rows.fixed_inner(m)
+        inside = self._rows.first(m).fixed_inner()
         return (self._images - inside.cpu() @ self._batches[:, :m, :m]).transpose(1, 2)
 
     def step(self) -> None:
         m, n = self.steps, self.dimension
         if m == n or not self.finite:
             raise ValueError(f"no step is possible after {m} steps (finite: {self.finite})")
-        seen = None if self._batches is None else onto(self._rows, m + 1, fixed=bool(self._sketched))
+        rows = self._rows.with_fixed() if self._sketched else self._rows
+        seen = None if self._batches is None else onto(rows)
         product, self._image = self._image, None
         if product is None:
             product = self._op.product(self._rows.row(m), onto=seen, by_batch=self._batches is not None)
@@ -183,7 +188,7 @@ class Lanczos:
         if self._batches is not None and product.onto is not None:
             images, by_batch = product.onto[:, : self._sketched], product.onto[:, self._sketched :]
         guess = None if by_batch is None else self._shares.to(by_batch.device) @ by_batch
-        column, remainder = self._rows.orthogonalised(m + 1, product.vector, guess)
+        column, remainder = self._rows.orthogonalised(product.vector, guess)
         beta, size = float(remainder.norm()), float(column.norm())
         self.finite = math.isfinite(size) and math.isfinite(beta)
         self._scale = max(self._scale, size, beta)
@@ -217,7 +222,7 @@ class Lanczos:
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """Return Qᵀ·coefficients, (n, k) in the operator's dtype, for (m, k) float64 coefficients."""
-        return self._rows.combined(coefficients).T
+        return self._rows.first(self.steps).combined(coefficients).T
 
     @property
     def eps(self) -> float:
@@ -242,7 +247,7 @@ class Lanczos:
         draw = torch.randn(
             self._op.shape[0], generator=generator, device=generator.device, dtype=torch.float64
         )
-        return self._rows.orthogonalised(self.steps, draw.to(self._op.device))[1]
+        return self._rows.orthogonalised(draw.to(self._op.device))[1]
 
 
 def _wider(square: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis.basis_views import through, without
-from fedscope.landscape.operators.basis.storage import BasisStorage
+from fedscope.landscape.operators.basis_rows import without
+from fedscope.landscape.operators.projections import through
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
 
@@ -63,9 +63,9 @@ def look(
     shift: float,
     *,
     generator: torch.Generator,
+    begin: Callable[..., Lanczos],
     most: int,
     after: Callable[[int], None],
-    storage: BasisStorage | None = None,
 ) -> Look:
     """Look in the complement of orthonormal rows ``found`` (r, n) for eigenvalues below or above ``limits``.
 
@@ -78,9 +78,7 @@ def look(
     for _ in range(2):
         start = without(found.double(), start)
     deflated = Deflated(op, found, shift)
-    krylov = Lanczos(
-        deflated, start, generator=generator, by_batch=True, dimension=n - len(found), storage=storage
-    )
+    krylov = begin(deflated, start, dimension=n - len(found))
     beyond = torch.zeros(0, dtype=torch.long)
     while krylov.steps < min(most, krylov.dimension):
         krylov.step()

@@ -1,6 +1,7 @@
 """Vectors too long to be multiplied at once: piece by piece they make the same products and estimates."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,11 +10,11 @@ from torch import nn
 from fedscope.choices import MIN_PROBES
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
-from fedscope.landscape.operators.basis.storage import BasisStorage, RowSpace
+from fedscope.landscape.operators.row_space import RowSpace
 from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
 from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 
-MODULES = ("basis.kept", "basis.rows", "by_batch.batch_mean")
+MODULES = ("row_space", "basis_rows", "by_batch.batch_mean")
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def operator() -> Callable[[], Hessian]:
     return lambda: Hessian(model, nn.CrossEntropyLoss(), batches)
 
 
-def _found(operator: Hessian, storage: BasisStorage) -> tuple[Eigenpairs, Trace]:
-    pairs = top_eigenpairs(operator, k=2, storage=storage)
-    return pairs, trace(operator, known=pairs.subspace, rtol=0.02, storage=storage)
+def _found(operator: Hessian, folder: Path | None = None) -> tuple[Eigenpairs, Trace]:
+    pairs = top_eigenpairs(operator, k=2, basis_folder=folder)
+    return pairs, trace(operator, known=pairs.subspace, rtol=0.02, basis_folder=folder)
 
 
 @pytest.fixture
@@ -37,19 +38,19 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in MODULES:
         monkeypatch.setattr(f"fedscope.landscape.operators.{module}.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.spectral.probe_tally.WHOLE", 64)
-    monkeypatch.setattr("fedscope.landscape.operators.basis.kept.PIECE", 256)
+    monkeypatch.setattr("fedscope.landscape.operators.row_space.PIECE", 256)
 
 
 def test_long_vectors_make_the_same_estimates(
     operator: Callable[[], Hessian], request: pytest.FixtureRequest
 ) -> None:
-    whole, total = _found(operator(), BasisStorage())
+    whole, total = _found(operator())
     assert whole.subspace is not None
-    assert whole.subspace.rows._rows.plain
+    assert whole.subspace.rows.plain
     request.getfixturevalue("short_pieces")
-    pieces, summed = _found(operator(), BasisStorage())
+    pieces, summed = _found(operator())
     assert pieces.subspace is not None
-    assert not pieces.subspace.rows._rows.plain
+    assert not pieces.subspace.rows.plain
     torch.testing.assert_close(pieces.values, whole.values, rtol=1e-5, atol=0)
     torch.testing.assert_close(pieces.stderr_data, whole.stderr_data, rtol=1e-3, atol=0)
     assert summed.value == pytest.approx(total.value, rel=1e-5)
@@ -59,10 +60,8 @@ def test_long_vectors_make_the_same_estimates(
 
 
 @pytest.mark.usefixtures("short_pieces")
-def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian]) -> None:
-    (memory, in_memory), (file, in_file) = (
-        _found(operator(), BasisStorage(place)) for place in ("memory", "file")
-    )
+def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian], tmp_path: Path) -> None:
+    (memory, in_memory), (file, in_file) = (_found(operator(), folder) for folder in (None, tmp_path))
     assert torch.equal(memory.values, file.values)
     assert torch.equal(memory.vectors, file.vectors)
     assert in_memory.samples == in_file.samples
@@ -70,17 +69,18 @@ def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian]) -> No
 
 @pytest.mark.usefixtures("short_pieces")
 def test_a_file_is_read_once_for_all_batches(
-    operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch
+    operator: Callable[[], Hessian], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own, read, numbers = operator(), RowSpace.read, 0
+    own, read, numbers = operator(), RowSpace.__getitem__, 0
 
-    def counted(room: RowSpace, rows: slice, columns: slice) -> torch.Tensor:
+    def counted(room: RowSpace, part: tuple[slice, slice]) -> torch.Tensor:
         nonlocal numbers
+        rows, columns = part
         numbers += (rows.stop - rows.start) * (columns.stop - columns.start) if rows.stop else 0
-        return read(room, rows, columns)
+        return read(room, part)
 
-    monkeypatch.setattr(RowSpace, "read", counted)
-    found = top_eigenpairs(own, by_sample=False, storage=BasisStorage("file"))
+    monkeypatch.setattr(RowSpace, "__getitem__", counted)
+    found = top_eigenpairs(own, by_sample=False, basis_folder=tmp_path)
     steps, signs = found.matvecs, 8
     rows = sum(signs + m + 1 for m in range(steps))
     assert len(own.weights or ()) == 6  # the projections of their products, two turns of orthogonalising

@@ -1,1 +1,0 @@
-"""Orthonormal rows of an algorithm: where their numbers are kept, in which precision, by which process."""
