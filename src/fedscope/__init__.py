@@ -103,7 +103,6 @@ if TYPE_CHECKING:
     from fedscope.landscape import relative_flatness as relative_flatness
     from fedscope.landscape import solve as solve
     from fedscope.landscape import spectral_density as spectral_density
-    from fedscope.landscape import spectral_distance as spectral_distance
     from fedscope.landscape import subspace_overlap as subspace_overlap
     from fedscope.landscape import surface as surface
     from fedscope.landscape import top_eigenpairs as top_eigenpairs

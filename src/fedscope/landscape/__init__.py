@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from fedscope.landscape.gradients.noise_results import GradientNoise as GradientNoise
     from fedscope.landscape.gradients.noise_results import NoiseScale as NoiseScale
     from fedscope.landscape.gradients.noise_results import Ratio as Ratio
+    from fedscope.landscape.heterogeneity.cross_client import CrossClient as CrossClient
     from fedscope.landscape.heterogeneity.cross_client import cross_client as cross_client
-    from fedscope.landscape.heterogeneity.cross_client_result import CrossClient as CrossClient
     from fedscope.landscape.loss.batches import Batches as Batches
     from fedscope.landscape.loss.batchnorm import frozen_copy as frozen_copy
     from fedscope.landscape.loss.copies import whole_copy as whole_copy
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fedscope.landscape.operators.adapters import as_operator as as_operator
     from fedscope.landscape.operators.base import Operator as Operator
     from fedscope.landscape.operators.base import Product as Product
-    from fedscope.landscape.operators.by_batch.batch_mean import BatchMean as BatchMean
+    from fedscope.landscape.operators.batch_mean import BatchMean as BatchMean
     from fedscope.landscape.operators.empirical_fisher import EmpiricalFisher as EmpiricalFisher
     from fedscope.landscape.operators.gauss_newton import GaussNewton as GaussNewton
     from fedscope.landscape.operators.hessian_operator import Hessian as Hessian
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from fedscope.landscape.sharpness.average_case import low_pass_loss as low_pass_loss
     from fedscope.landscape.sharpness.block_spectra import block_spectra as block_spectra
     from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance as mean_spectral_distance
-    from fedscope.landscape.sharpness.block_spectra import spectral_distance as spectral_distance
     from fedscope.landscape.sharpness.fisher_rao import fisher_rao_norm as fisher_rao_norm
     from fedscope.landscape.sharpness.pac_bayes import NoiseLevel as NoiseLevel
     from fedscope.landscape.sharpness.pac_bayes import pac_bayes_sigma as pac_bayes_sigma

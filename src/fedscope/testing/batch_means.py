@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.by_batch.batch_mean import BatchMean
+from fedscope.landscape.operators.batch_mean import BatchMean
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.testing.operators import OperatorConformance
 

@@ -4,11 +4,9 @@ from itertools import combinations
 import pytest
 import torch
 
-from fedscope.errors import UserError
 from fedscope.landscape.gradients import noise_scale
 from fedscope.landscape.gradients.inner_products import SKETCH, Sketch, of_gradients, products_of_covariances
 from fedscope.landscape.gradients.noise_results import Ratio
-from fedscope.landscape.gradients.noise_scale import from_two_batch_sizes
 from tests import tiers
 
 from .populations import Clients, numbers
@@ -44,17 +42,10 @@ def test_of_one_batch_size_it_is_the_estimator_of_two_batch_sizes() -> None:
     clients = Clients.of(6, 1, sizes=(4,) * 5)
     (rows,) = clients.draw(1)
     found = clients.measured([rows]).clients[0]
-    two = from_two_batch_sizes(4, 20, float(rows.square().sum(1).mean()), float(rows.mean(0).square().sum()))
-    assert [found.trace.value, found.square.value] == pytest.approx([two.trace, two.square], rel=1e-12)
-    assert found.scale.value == pytest.approx(two.scale, rel=1e-12)
-
-
-def test_two_batch_sizes_undo_what_they_are_made_of() -> None:
-    trace, square = 7.0, 0.3
-    found = from_two_batch_sizes(8, 128, square + trace / 8, square + trace / 128)
-    assert list(found) == pytest.approx([trace, square, trace / square])
-    with pytest.raises(UserError, match="the first must be smaller"):
-        from_two_batch_sizes(8, 8, 1, 1)
+    small, big = float(rows.square().sum(1).mean()), float(rows.mean(0).square().sum())  # of 4 and of 20
+    square, trace = (20 * big - 4 * small) / (20 - 4), (small - big) / (1 / 4 - 1 / 20)  # their (A.2), (A.3)
+    assert [found.trace.value, found.square.value] == pytest.approx([trace, square], rel=1e-12)
+    assert found.scale.value == pytest.approx(trace / square, rel=1e-12)
 
 
 @pytest.mark.drawn

@@ -14,7 +14,7 @@ from fedscope.landscape.operators.row_space import RowSpace
 from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
 from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 
-MODULES = ("row_space", "basis_rows", "by_batch.batch_mean")
+MODULES = ("row_space", "basis_rows", "batch_mean")
 
 
 @pytest.fixture

@@ -9,8 +9,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches
-from fedscope.landscape.paths.critical_sharpness import critical_sharpness, update_sharpness
-from fedscope.landscape.paths.critical_step import crossing
+from fedscope.landscape.paths.critical_sharpness import critical_sharpness, crossing, update_sharpness
 from fedscope.landscape.paths.path_results import CriticalStep
 from fedscope.statistics.standard_errors import sample_error
 

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
-from fedscope.landscape.surfaces.directions import Directions
-from fedscope.landscape.surfaces.grid import grid_values
+from fedscope.landscape.surfaces.directions import Directions, grid_values
 from fedscope.landscape.surfaces.surface_results import Mark
 
 X = torch.ones(2)

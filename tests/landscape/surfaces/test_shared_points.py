@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from fedscope.landscape.surfaces.point_cache import PointFile
-from fedscope.landscape.surfaces.shared_points import SharedPoints
+from fedscope.landscape.surfaces.point_cache import PointFile, SharedPoints
 
 
 class Counted(SimpleNamespace):

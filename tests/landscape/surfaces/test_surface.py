@@ -5,7 +5,7 @@ from torch.nn.functional import mse_loss
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, eigen_directions, surface, top_eigenpairs
-from fedscope.landscape.surfaces.grid import grid_values
+from fedscope.landscape.surfaces.directions import grid_values
 from tests.landscape.cases import Case, convnet, mlp
 
 

@@ -5,7 +5,7 @@ With a batch's gradient g_b over n_b of a client's N samples and their mean ĝ =
     t = Σ_b n_b ‖g_b − ĝ‖² / (B − 1),   E t = tr Σ;      u = ‖ĝ‖² − t/N,   E u = ‖G‖²,
 
 whatever the batches' sizes. For batches of one size these are what McCandlish et al. (2018, appendix A.1) get
-from the squared norms at two batch sizes, n_b and N (:func:`from_two_batch_sizes`). The gradient noise scale
+from the squared norms at two batch sizes, n_b and N. The gradient noise scale
 is B_simple = tr Σ/‖G‖². Clients' samples are independent, so ⟨ĝ_k, ĝ_j⟩ is unbiased as it is, and with the
 matrix U of these, u on its diagonal,
 
@@ -31,12 +31,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fedscope.errors import UserError
 from fedscope.landscape.gradients.inner_products import BatchProducts, products_of_covariances
 from fedscope.landscape.gradients.noise_results import GradientNoise, NoiseScale, Ratio
 from fedscope.landscape.spectral.spectral_results import Estimate
@@ -111,32 +109,6 @@ def _form(row: Tensor, numbers: Tensor) -> Tensor:
     """Return a form (S,) of numbers (…, S); one that it does not take in may be NaN."""
     taken = row != 0
     return numbers[..., taken] @ row[taken]
-
-
-class TwoSizes(NamedTuple):
-    """What the squared norms of gradients at two batch sizes tell."""
-
-    trace: float  # tr Σ
-    square: float  # ‖G‖²
-    scale: float  # their ratio
-
-
-def from_two_batch_sizes(small: int, big: int, small_square: float, big_square: float) -> TwoSizes:
-    """Return unbiased tr Σ and ‖G‖², and their ratio (McCandlish et al. 2018, Eqs. A.2 and A.3).
-
-    Args:
-        small: samples of the smaller batches.
-        big: samples of the larger ones.
-        small_square: mean of ‖g‖² over smaller batches.
-        big_square: over larger ones.
-    """
-    if not 0 < small < big:
-        raise UserError(
-            f"batch sizes of {small} and {big} tell no noise scale; the first must be smaller, above 0"
-        )
-    square = (big * big_square - small * small_square) / (big - small)
-    trace = (small_square - big_square) / (1 / small - 1 / big)
-    return TwoSizes(trace, square, trace / square if square else float("nan"))
 
 
 @dataclass(frozen=True)

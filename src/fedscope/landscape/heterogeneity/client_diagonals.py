@@ -24,8 +24,8 @@ from torch import Tensor
 from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.similarity import first_equal
-from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.exports import Blocks
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import block_size
 from fedscope.landscape.operators.progress_callback import Progress, continued

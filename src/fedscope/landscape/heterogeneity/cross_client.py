@@ -8,6 +8,7 @@ Stein 1945). Between two stages the clients' bases grow (:class:`ClientDiagonals
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import get_args
 
 import torch
@@ -16,7 +17,6 @@ from torch import Tensor
 from fedscope.choices import CLIENT_RTOL, Pairs, Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY, ClientDiagonals, Diagonals
-from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
 from fedscope.landscape.heterogeneity.populations import PROBES, Parts, client_parts, of_populations
 from fedscope.landscape.heterogeneity.similarity import (
     DiagonalSimilarity,
@@ -28,8 +28,43 @@ from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress_callback import Progress, continued
+from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.diagonal import deflated_diagonal
 from fedscope.landscape.spectral.spectral_results import Estimate, probe_mean
+
+
+@dataclass(frozen=True, repr=False)
+class CrossClient(Printed):
+    """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
+
+    For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², scale-free H_N that over ‖D_k‖·‖D_j‖,
+    H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged over pairs. These are of the clients' samples as they are, and
+    their errors are the probes'. Those of the distributions, or finite populations, that each client's
+    samples were drawn from have both errors; they are missing where the samples' parts are not known, or not
+    independent from client to client.
+
+    The published scripts have the ``tensor`` reading only, and no error bars.
+    """
+
+    clients: int
+    pairs: Pairs
+    H_N: Mapping[Reading, Estimate]
+    H_D: Mapping[Reading, Estimate]
+    H_N_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    H_D_matrix: Mapping[Reading, Tensor]  # (K, K) float64
+    H_N_resolved: Mapping[Reading, Tensor]  # (K, K) bool: of each pair
+    H_D_resolved: Mapping[Reading, Tensor]  # (K, K) bool
+    squared_norms: Mapping[Reading, tuple[Estimate, ...]]  # K: ‖D_k‖²
+    probes: tuple[int, ...]  # of each client
+    converged: bool | None  # whether the intervals are as narrow as was asked for; None: there are none
+    matvecs: int
+    traces: tuple[Estimate, ...]  # of each client, from the same products
+    H_N_population: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_D_population: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_N_scale_free: Mapping[Reading, Estimate] = field(default_factory=dict)
+    H_N_scale_free_population: Mapping[Reading, Estimate] = field(default_factory=dict)
+    deflated: int = 0  # rows of each client's basis, whose part of the diagonal is exact, at its last probes
+
 
 _GROWTH = 4  # most probes after a stage, in those before it
 _MARGIN = 1.1  # more probes than the errors say, as they are estimates

@@ -14,9 +14,15 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.algebra.combination import Combination
-from fedscope.landscape.operators.algebra.exports import DENSE_MEMORY, dense, scipy_operator
-from fedscope.landscape.operators.algebra.named_tensors import Blocks, flattened, unflattened
+from fedscope.landscape.operators.combination import Combination
+from fedscope.landscape.operators.exports import (
+    DENSE_MEMORY,
+    Blocks,
+    dense,
+    flattened,
+    scipy_operator,
+    unflattened,
+)
 from fedscope.landscape.printing import Printed
 from fedscope.statistics.standard_errors import finite_population
 
@@ -243,7 +249,7 @@ class Operator(ABC):
 
 
 class _Combined(Operator):
-    """Σ_i c_i A_i + s·1, see :mod:`fedscope.landscape.operators.algebra.combination`."""
+    """Σ_i c_i A_i + s·1, see :mod:`fedscope.landscape.operators.combination`."""
 
     def __init__(self, terms: Combination) -> None:
         super().__init__(**terms.space())

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis_rows import BasisRows, total
-from fedscope.landscape.operators.projections import through
+from fedscope.landscape.operators.projections import Conjugated
 from fedscope.landscape.printing import Printed
 
 
@@ -86,19 +86,9 @@ class Subspace(Printed):
         return self.rows.without(v)
 
 
-class Remainder(Wrapper):
+class Remainder(Conjugated):
     """(1 − P) A (1 − P): what orthonormal rows (r, n) leave of an operator."""
 
     def __init__(self, base: Operator, basis: BasisRows | Tensor) -> None:
-        super().__init__(base)
-        self._basis = BasisRows.of(basis) if isinstance(basis, Tensor) else basis
-
-    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        outer = None if onto is None else through(onto, self._basis.without)
-        return self._left(self._base._apply(self._basis.without(rows), outer))
-
-    def _alone(self, rows: Tensor) -> list[Product]:
-        return self._left(self._base._alone(self._basis.without(rows)))
-
-    def _left(self, products: list[Product]) -> list[Product]:
-        return [replace(one, vector=self._basis.without(one.vector)) for one in products]
+        rows = BasisRows.of(basis) if isinstance(basis, Tensor) else basis
+        super().__init__(base, rows.without)

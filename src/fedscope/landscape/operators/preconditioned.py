@@ -5,17 +5,15 @@ largest one decides whether a step of Adam with s as it is diverges on a quadrat
 "Adaptive gradient methods at the edge of stability", section 2).
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.projections import through
+from fedscope.landscape.operators.base import Operator
+from fedscope.landscape.operators.projections import Conjugated
 
 
-class Preconditioned(Wrapper):
+class Preconditioned(Conjugated):
     """P^(-1/2) A P^(-1/2).
 
     Args:
@@ -27,27 +25,13 @@ class Preconditioned(Wrapper):
     """
 
     def __init__(self, base: Operator, scale: Tensor) -> None:
-        super().__init__(base)
         if scale.shape != (base.shape[0],):
             raise UserError(f"the scale has shape {tuple(scale.shape)}; expected ({base.shape[0]},)")
         if not bool(((scale > 0) & scale.isfinite()).all()):
             raise UserError("a preconditioner is positive and finite: add an ε to its diagonal")
-        self._root = scale.double().rsqrt().to(base.device)  # P^(-1/2), (n,)
-
-    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        outer = None if onto is None else through(onto, self._scaled)
-        return self._all_scaled(self._base._apply(self._scaled(rows), outer))
-
-    def _alone(self, rows: Tensor) -> list[Product]:
-        return self._all_scaled(self._base._alone(self._scaled(rows)))
-
-    def _all_scaled(self, found: list[Product]) -> list[Product]:
-        largest = float(self._root.max())
-        return [replace(one, vector=self._scaled(one.vector), error=largest * one.error) for one in found]
+        root = scale.double().rsqrt().to(base.device)  # P^(-1/2), (n,)
+        super().__init__(base, lambda v: (root * v.to(torch.float64)).to(base.dtype), float(root.max()))
 
     def sample_forms(self, v: Tensor) -> Tensor | None:
         """Return those of the base with P^(-1/2) v."""
-        return self._base.sample_forms(self._scaled(v.to(self.device, self.dtype)))
-
-    def _scaled(self, vectors: Tensor) -> Tensor:
-        return (self._root * vectors.to(torch.float64)).to(self.dtype)
+        return self._base.sample_forms(self._image(v.to(self.device, self.dtype)))

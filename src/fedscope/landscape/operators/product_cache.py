@@ -102,7 +102,9 @@ class Journaled(Wrapper):
             "forms": [product.forms for product in products if product.forms is not None],
             "onto": [product.onto for product in products if product.onto is not None],
             "errors": [
-                torch.tensor(errors, dtype=torch.float64) for errors in map(_errors, products) if any(errors)
+                torch.tensor([product.error, product.form_error], dtype=torch.float64)
+                for product in products
+                if product.error or product.form_error
             ],
         }
         arrays = {name: torch.stack(part) for name, part in parts.items() if part}
@@ -126,7 +128,10 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
 def write_arrays(path: Path, arrays: Mapping[str, Tensor], *, below: Path | None) -> None:
     """Write tensors to an .npz file, by name; bfloat16 as float32."""
-    plain: dict[str, Any] = {name: _known(array).cpu().numpy() for name, array in arrays.items()}
+    plain: dict[str, Any] = {
+        name: (array.float() if array.dtype == torch.bfloat16 else array).cpu().numpy()
+        for name, array in arrays.items()
+    }
     with atomic_file(path, below=below, durable=False) as file:
         np.savez(file, **plain)
 
@@ -140,22 +145,9 @@ def _key(rows: Tensor, onto: Tensor | None) -> str:
     digest = hashlib.sha256(f"{tuple(rows.shape)} {0 if onto is None else len(onto)}\0".encode())
     digest.update(octets(rows))
     if onto is not None:
-        digest.update(octets(_columns(onto)))
+        step = max(1, onto.shape[1] // _COLUMNS) if isinstance(onto, Tensor) else 1
+        digest.update(octets(onto.sampled(_COLUMNS) if isinstance(onto, Onto) else onto[:, ::step]))
     return digest.hexdigest()[:32]
-
-
-def _errors(product: Product) -> tuple[float, float]:
-    return product.error, product.form_error
-
-
-def _columns(onto: Tensor | Onto) -> Tensor:
-    if isinstance(onto, Onto):
-        return onto.sampled(_COLUMNS)
-    return onto[:, :: max(1, onto.shape[1] // _COLUMNS)]
-
-
-def _known(numbers: Tensor) -> Tensor:
-    return numbers.float() if numbers.dtype == torch.bfloat16 else numbers
 
 
 def identity(op: LossOperator) -> str:

@@ -1,15 +1,20 @@
-"""Rows that the products of batches are projected on: a tensor, or a basis too long to be one."""
+"""Projections of the products of batches on rows: on a tensor, or on a basis too long to be one.
+
+An operator made of another one by a symmetric map hands the rows on under that map.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from torch import Tensor
 
+from fedscope.landscape.operators.base import Operator, Product, Wrapper
 from fedscope.landscape.operators.basis_rows import BasisRows
 from fedscope.landscape.operators.row_space import RowSpace
 
 Image = Callable[[Tensor], Tensor]
-"""Vectors in rows (k, n) ↦ vectors in rows."""
+"""A vector (n,), or vectors in rows (k, n) ↦ the same in this form."""
 
 
 class Onto:
@@ -54,3 +59,21 @@ def onto(rows: BasisRows) -> Tensor:
 def through(onto: Tensor, image: Image) -> Tensor:
     """Return rows (r, n) under a symmetric map of vectors in rows; those of a basis are not copied."""
     return cast(Tensor, onto.through(image)) if isinstance(onto, Onto) else image(onto)
+
+
+class Conjugated(Wrapper):
+    """M A M of an operator A and a symmetric map M of vectors, whose norm is ``size``."""
+
+    def __init__(self, base: Operator, image: Image, size: float = 1.0) -> None:
+        super().__init__(base)
+        self._image, self._size = image, size
+
+    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
+        outer = None if onto is None else through(onto, self._image)
+        return self._mapped(self._base._apply(self._image(rows), outer))
+
+    def _alone(self, rows: Tensor) -> list[Product]:
+        return self._mapped(self._base._alone(self._image(rows)))
+
+    def _mapped(self, found: list[Product]) -> list[Product]:
+        return [replace(one, vector=self._image(one.vector), error=self._size * one.error) for one in found]

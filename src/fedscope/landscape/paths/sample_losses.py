@@ -8,8 +8,7 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import check_repeats
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import check_loss
-from fedscope.landscape.loss.recalibrated import Recalibrated
-from fedscope.landscape.loss.state_space import StateSpace
+from fedscope.landscape.loss.state_space import Recalibrated, StateSpace
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.surfaces.fused_forward import Forward

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedscope.choices import AtMost, Pairs
-from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
+from fedscope.landscape.heterogeneity.cross_client import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.probes import generator_of, rademacher

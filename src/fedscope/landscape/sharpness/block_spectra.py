@@ -107,44 +107,22 @@ def block_spectra(
     return found
 
 
-def spectral_distance(one: Density, other: Density, *, sigma: float | None = None) -> Estimate:
-    """Return the Jensen–Shannon divergence of two smoothed densities [nats], less the probes' bias.
+def mean_spectral_distance(densities: Mapping[str, Density], *, sigma: float | None = None) -> Estimate:
+    """Return the mean Jensen–Shannon divergence [nats] over all pairs of at least two blocks.
 
-    Its square root is the distance. The error has the fewer probes − 1 degrees of freedom; NaN for a single
-    probe, 0 where both are exact. Where the densities hardly differ, the estimate may lie below 0.
+    All are smoothed by one width. The jackknife leaves out one probe of one block at a time, in all its pairs
+    together; what it says of the probes' bias is taken off. The error is NaN where a block has a single
+    probe, 0 where all are exact. Where densities hardly differ, the estimate may lie below 0.
 
     Args:
-        one: of M₁ probes.
-        other: of M₂ probes, drawn independently of the first.
+        densities: of independent probes.
         sigma: standard deviation of the smoothing, in units of the eigenvalues.
 
     Raises:
-        UserError: sigma is not positive.
+        UserError: fewer than two blocks, or sigma is not positive.
     """
     if sigma is not None and not sigma > 0:
         raise UserError(f"sigma is {sigma}; it must be positive")
-    grid, width = _grid((one, other), sigma)
-    first, second = (smoothed(grid, density.nodes, density.weights, width) for density in (one, other))
-    step = float(grid[1] - grid[0])
-    whole = _divergence(first.mean(0), second.mean(0), step)
-    bias = variance = 0.0
-    for density, rows, fixed in ((one, first, second.mean(0)), (other, second, first.mean(0))):
-        if not density.exact:
-            left_out = [_divergence(part, fixed, step) for part in _without_each(rows)]
-            more, spread = _jackknife(whole, left_out)
-            bias, variance = bias + more, variance + spread
-    dof = min((len(d.nodes) - 1 for d in (one, other) if not d.exact), default=math.inf)
-    return Estimate(whole - bias, math.sqrt(variance), dof, low=0.0, high=math.log(2))
-
-
-def mean_spectral_distance(densities: Mapping[str, Density], *, sigma: float | None = None) -> Estimate:
-    """Return the mean divergence over all pairs of at least two blocks, all smoothed by one width.
-
-    The jackknife leaves out one probe of one block at a time, in all its pairs together.
-
-    Raises:
-        UserError: fewer than two blocks.
-    """
     if len(densities) < 2:
         raise UserError(f"{len(densities)} block has no distance to another; give at least two layers")
     blocks = list(densities.values())

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.base import Operator, Product
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import generator_of, seed_of
 from fedscope.landscape.operators.progress_callback import Progress, continued
-from fedscope.landscape.operators.projections import through
+from fedscope.landscape.operators.projections import Conjugated
 from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
@@ -89,7 +89,7 @@ def relative_flatness(
     """
     rows = _rows(op)
     found = trace(
-        _Weighed(op, rows),
+        _weighed(op, rows),
         rtol=rtol,
         probes=probes,
         generator=generator_of(generator, seed),
@@ -162,24 +162,16 @@ def _rows(op: LossOperator) -> Tensor:
     return op.loss.center.double().reshape(op.shapes[0][0], -1)
 
 
-class _Weighed(Wrapper):
-    """(G^½ ⊗ 1) H (G^½ ⊗ 1)."""
+def _weighed(base: Operator, rows: Tensor) -> Operator:
+    """Return (G^½ ⊗ 1) H (G^½ ⊗ 1)."""
+    values, vectors = torch.linalg.eigh(rows @ rows.T)
+    root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
 
-    def __init__(self, base: Operator, rows: Tensor) -> None:
-        super().__init__(base)
-        values, vectors = torch.linalg.eigh(rows @ rows.T)
-        self._root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
-        self._norm = float(values.clamp(min=0).max().sqrt())
+    def mixed(v: Tensor) -> Tensor:
+        shaped = v.double().view(-1, len(root), rows.shape[1])
+        return torch.einsum("st,rtj->rsj", root, shaped).reshape(v.shape).to(v.dtype)
 
-    def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        pulled = None if onto is None else through(onto, self._mixed)
-        found = self._base._apply(self._mixed(rows), pulled)
-        return [replace(p, vector=self._mixed(p.vector[None])[0], error=self._norm * p.error) for p in found]
-
-    def _mixed(self, vectors: Tensor) -> Tensor:
-        """Return (G^½ ⊗ 1) of (r, n) vectors."""
-        shaped = vectors.double().view(len(vectors), len(self._root), -1)
-        return torch.einsum("st,rtj->rsj", self._root, shaped).reshape(vectors.shape).to(vectors.dtype)
+    return Conjugated(base, mixed, float(values.clamp(min=0).max().sqrt()))
 
 
 class _Row(Operator):

@@ -31,9 +31,8 @@ from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, told_by_sample
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
-from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen
+from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen, verified
 from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
-from fedscope.landscape.spectral.krylov.verified import verified
 from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 MEMORY = 4 << 30  # bytes

@@ -16,12 +16,10 @@ from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.surfaces.adaptive import Grid, Mask, interpolated, refined, relative_error
-from fedscope.landscape.surfaces.directions import Directions
+from fedscope.landscape.surfaces.directions import Directions, grid_values
 from fedscope.landscape.surfaces.evaluator import Point, Points
-from fedscope.landscape.surfaces.grid import grid_values
-from fedscope.landscape.surfaces.point_cache import PointFile
+from fedscope.landscape.surfaces.point_cache import PointFile, SharedPoints
 from fedscope.landscape.surfaces.point_metrics import Metrics, named
-from fedscope.landscape.surfaces.shared_points import SharedPoints
 from fedscope.landscape.surfaces.surface_results import Axis, Mark, Surface
 from fedscope.landscape.surroundings import surroundings
 

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import Reading
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
-from fedscope.landscape.heterogeneity.cross_client import cross_client
-from fedscope.landscape.heterogeneity.cross_client_result import CrossClient
+from fedscope.landscape.heterogeneity.cross_client import CrossClient, cross_client
 from fedscope.landscape.heterogeneity.populations import PROBES
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator

@@ -14,7 +14,7 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.finite_checks import check_finite
 from fedscope.landscape.operators.products.definition import jump_of
 from fedscope.landscape.surfaces.directional_curvature import curvature_at_center, curvature_over_steps
-from fedscope.landscape.surfaces.grid import grid_values
+from fedscope.landscape.surfaces.directions import grid_values
 from fedscope.landscape.surfaces.point_metrics import Metric, accuracy
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.landscape.surfaces.surface_results import barrier

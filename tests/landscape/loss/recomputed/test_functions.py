@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedscope.landscape.loss.recomputed.functions import recomputed
+from fedscope.landscape.loss.recomputed.blocks import recomputed
 
 
 def function(x: Tensor, w: Tensor, unused: Tensor) -> tuple[Tensor, ...]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.products.step_length import balanced
+from fedscope.landscape.operators.products.finite_differences import balanced
 
 NOISE = torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

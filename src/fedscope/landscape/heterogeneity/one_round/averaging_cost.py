@@ -23,7 +23,6 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import check_shares
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, mean_of_batches, total
 from fedscope.landscape.loss.copies import whole_copy
-from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
@@ -51,10 +50,7 @@ def batch_slopes(loss: FlatLoss, directions: Tensor) -> Tensor:
     loss.load(loss.center)
     rows = directions.to(loss.center)
     for b, batch in enumerate(loss.batches):
-        with torch.enable_grad(), loss.plainly(), loss.exact():
-            value = loss.on_batch(*batch)
-            slope = joined(pulled((value,), loss.parameters, (torch.ones_like(value),)))
-        found[:, b] = rows.double() @ slope.double()
+        found[:, b] = rows.double() @ loss.gradient(*batch).double()
     return found
 
 

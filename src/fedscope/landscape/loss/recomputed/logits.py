@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedscope.landscape.loss.recomputed.functions import recomputed
+from fedscope.landscape.loss.recomputed.blocks import recomputed
 from fedscope.landscape.loss.recomputed.heads import DrawnHead, Head
 
 CLASSES = 4096  # of an output layer whose logits are chunked

@@ -31,8 +31,7 @@ from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, flat, some, split
 from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.products.kinks import Kinks
-from fedscope.landscape.operators.products.step_length import same, settles_elsewhere
-from fedscope.landscape.operators.products.wrong_derivatives import place_of
+from fedscope.landscape.operators.products.wrong_derivatives import place_of, same, settles_elsewhere
 from fedscope.streams import random_signs
 
 SAMPLES = 4

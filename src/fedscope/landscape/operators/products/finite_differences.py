@@ -19,6 +19,7 @@ once differentiable. Gradients are summed over batches in float64; kinks stay wh
 import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -28,12 +29,14 @@ from fedscope.landscape.loss.flat_loss import FlatLoss, signs
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.products.kinks import Kinks
-from fedscope.landscape.operators.products.step_length import DifferenceStep, balanced
 
 MARGIN = 3.0  # times the third difference: the bound on the error of a product
 _STORED = 0.15  # of eps: the standard deviation of half the difference of two numbers, each rounded to eps
 _POINTS = {-1: (-1 / 2, -1 / 6), 1: (1 / 2, -3 / 6), 2: (0.0, 1 / 6)}  # k ↦ its shares of Hv·ε and of d·ε
 _CENTER = 3 / 6
+_HALVINGS = 60
+_KNOWN = 0.3  # relative difference below which a difference is known at all
+_RISE = 4.0  # over the least one: rounding has taken over
 
 
 Part = tuple[Batch, float]
@@ -42,6 +45,38 @@ Sums = Callable[
     [Callable[[int, Tensor], Tensor], Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor | None]
 ]
 """(b ↦ rows of batch b, rows, onto) ↦ means over batches, forms and projections, as of ``BatchMean``."""
+
+
+@dataclass(frozen=True)
+class DifferenceStep:
+    """A step and what a difference with it gave along the direction it was found for."""
+
+    length: float  # ε
+    slope: Tensor  # (n,) float64: the difference
+    error: float  # relative difference to that with twice the step
+
+
+def balanced(difference: Callable[[float], Tensor], longest: float) -> DifferenceStep:
+    """Return the step of least error, from ``longest`` down by halves, of differences along a unit vector.
+
+    The truncation of a central difference falls as ε², the rounding in it grows as 1/ε. How two differences
+    with steps ε and 2ε differ shows both: from the largest step down that falls and then rises, and the first
+    minimum is taken (Moré and Wild 2012 find steps of noisy functions so). Below it lies what must not be
+    taken for precision: a step too small to move rounded activations gives the same wrong difference again.
+    """
+    length, coarse = longest, difference(longest)
+    best = DifferenceStep(longest, coarse, math.inf)
+    for _ in range(_HALVINGS):
+        length /= 2
+        fine = difference(length)
+        size = float(fine.norm())
+        error = float((coarse - fine).norm()) / size if size else 0.0
+        if error < best.error:  # not where either is not finite
+            best = DifferenceStep(length, fine, error)
+        elif best.error < _KNOWN and not error < _RISE * best.error:
+            break
+        coarse = fine
+    return best
 
 
 class FiniteDifferences:

@@ -15,34 +15,26 @@ from torch.overrides import TorchFunctionMode
 
 Piece = tuple[Tensor, Tensor]
 
-_ELEMENTWISE: dict[Any, Any] = {  # each function that may be called, and the same not in place
-    function: plain
-    for plain, functions in (
-        (torch.relu, (F.relu, torch.relu, Tensor.relu, torch.relu_, Tensor.relu_)),
-        (F.leaky_relu, (F.leaky_relu, F.leaky_relu_)),
-        (F.hardtanh, (F.hardtanh, F.hardtanh_)),
-        (F.relu6, (F.relu6,)),
-        (F.hardsigmoid, (F.hardsigmoid,)),
-        (F.hardshrink, (F.hardshrink, torch.hardshrink)),
-        (F.softshrink, (F.softshrink,)),
-        (F.threshold, (F.threshold, torch.threshold)),
-        (torch.abs, (torch.abs, Tensor.abs, torch.abs_, Tensor.abs_, Tensor.__abs__)),
-        (torch.clamp, (torch.clamp, Tensor.clamp, torch.clamp_, Tensor.clamp_)),
-        (torch.clamp_min, (torch.clamp_min, Tensor.clamp_min, torch.clamp_min_, Tensor.clamp_min_)),
-        (torch.clamp_max, (torch.clamp_max, Tensor.clamp_max, torch.clamp_max_, Tensor.clamp_max_)),
-    )
-    for function in functions
-}
-_INDEXED = (
-    F.max_pool1d_with_indices, F.max_pool2d_with_indices, F.max_pool3d_with_indices,
-    F.adaptive_max_pool1d_with_indices, F.adaptive_max_pool2d_with_indices,
-    F.adaptive_max_pool3d_with_indices,
-)  # fmt: skip
-_POOLS: dict[Any, int] = {  # by the dimensions that are pooled over
-    F.max_pool1d: 1, F.max_pool2d: 2, F.max_pool3d: 3,
-    F.adaptive_max_pool1d: 1, F.adaptive_max_pool2d: 2, F.adaptive_max_pool3d: 3,
-    **dict(zip(_INDEXED, (1, 2, 3, 1, 2, 3), strict=True)),
+_PLAIN = {  # not in place
+    "relu": torch.relu, "leaky_relu": F.leaky_relu, "hardtanh": F.hardtanh, "relu6": F.relu6,
+    "hardsigmoid": F.hardsigmoid, "hardshrink": F.hardshrink, "softshrink": F.softshrink,
+    "threshold": F.threshold, "abs": torch.abs, "__abs__": torch.abs, "clamp": torch.clamp,
+    "clamp_min": torch.clamp_min, "clamp_max": torch.clamp_max,
 }  # fmt: skip
+_ELEMENTWISE: dict[Any, Any] = {  # each function that may be called, and the same not in place
+    getattr(place, called): plain
+    for name, plain in _PLAIN.items()
+    for called in (name, f"{name}_")
+    for place in (F, torch, Tensor)
+    if hasattr(place, called)
+}
+_POOLS: dict[Any, int] = {  # by the dimensions that are pooled over
+    getattr(F, f"{name}{dims}d{ending}"): dims
+    for name in ("max_pool", "adaptive_max_pool")
+    for dims in (1, 2, 3)
+    for ending in ("", "_with_indices")
+}
+_INDEXED = {function for function in _POOLS if function.__name__.endswith("_with_indices")}
 
 
 class Kinks(TorchFunctionMode):

@@ -9,7 +9,7 @@ from torch.distributed import ProcessGroup
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.trees import Tree, count
-from fedscope.landscape.operators.by_batch.parallel import add_up, share
+from fedscope.landscape.operators.batch_mean import add_up, share
 from fedscope.landscape.operators.products.definition import Definition, along, product_of, some_of
 
 Forms = Callable[[Tree, Tree, Tensor], Tensor]

@@ -1,5 +1,6 @@
 """Where in a network a derivative is wrong: each module tried alone, on what it gets from a few samples."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +12,40 @@ from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import flat
-from fedscope.landscape.operators.products.step_length import settles_elsewhere
 from fedscope.streams import random_signs
 
 _STEPS = ((1e-6, 3e-7), (1e-3, 5e-4))
 _DIRECTIONS = 4
 _MOST = 3  # places that are named
+_SAME = 1e-5  # relative distance of a derivative from a difference
+_SETTLED = 0.1  # of the distance from a derivative, that two differences may be apart
+
+
+def same(exact: Tensor, difference: Tensor) -> bool:
+    """Say whether a derivative (n,) is what a difference (n,) shows, to 1e-5; both may be 0."""
+    size = max(float(exact.norm()), float(difference.norm()))
+    return float((exact - difference).norm()) <= _SAME * size  # never where one is not finite
+
+
+def settles_elsewhere(
+    exact: Tensor,
+    difference: Callable[[float], Tensor],
+    steps: Sequence[tuple[float, float]],
+    room: float = 0,
+) -> float:
+    """Return how far from a derivative its differences settle, relative to the larger; 0: nowhere, or at it.
+
+    Two differences that are nearer to each other than a tenth of their distance from ``exact`` have settled.
+    Rounding, truncation and kinks leave them further apart, so that no size of any error need be known.
+    """
+    for pair in steps:
+        first, second = map(difference, pair)
+        if same(exact, first) or same(exact, second):
+            return 0.0
+        off = min(float((exact - found).norm()) for found in (first, second))
+        if off > room and float((first - second).norm()) <= _SETTLED * off:  # not where one is not finite
+            return off / max(float(exact.norm()), float(second.norm()))
+    return 0.0
 
 
 def place_of(loss: FlatLoss, batch: Batch, *, twice: bool) -> str:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from fedscope.landscape import Batches, Hessian, top_eigenpairs, trace
-from fedscope.landscape.operators.by_batch.parallel import exchanged, joined
+from fedscope.landscape.operators.batch_mean import exchanged, joined
 from tests.processes import ranks
 
 pytestmark = pytest.mark.slow

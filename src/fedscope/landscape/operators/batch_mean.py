@@ -1,16 +1,19 @@
-"""Operators that are means over batches: a subclass says what a batch's product is, and gets error bars."""
+"""Operators that are means over batches: a subclass says what a batch's product is, and gets error bars.
+
+The processes of a ``torch.distributed`` group share the batches, each with every size-th one.
+"""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.algebra.named_tensors import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
-from fedscope.landscape.operators.by_batch.parallel import add_up, exchanged, joined, share
+from fedscope.landscape.operators.exports import Blocks
 from fedscope.landscape.operators.projections import Onto
 from fedscope.landscape.operators.row_space import WHOLE
 
@@ -165,3 +168,34 @@ def _inner(rows: Tensor, products: Tensor) -> Tensor:
     return torch.stack([torch.linalg.vecdot(row.double(), product.double()) for row, product in pieces]).sum(
         0
     )
+
+
+def share(batches: int, group: dist.ProcessGroup | None) -> range:
+    if group is None:
+        return range(batches)
+    return range(dist.get_rank(group), batches, dist.get_world_size(group))
+
+
+def add_up(group: dist.ProcessGroup | None, *tensors: Tensor | None) -> None:
+    """Replace the tensors by their sums over the group, the same bits in every process."""
+    if group is not None:
+        for tensor in tensors:
+            if tensor is not None:
+                dist.all_reduce(tensor, group=group)
+
+
+def exchanged(group: dist.ProcessGroup, rows: Tensor) -> Tensor:
+    """Return this process's stretch of the coordinates of every process's rows (m, n): (R, m, ⌈n/R⌉)."""
+    ranks = group.size()
+    padded = torch.nn.functional.pad(rows, (0, -rows.shape[1] % ranks))
+    pieces = torch.stack(padded.chunk(ranks, dim=1))
+    found = torch.empty_like(pieces)
+    dist.all_to_all_single(found, pieces, group=group)
+    return found
+
+
+def joined(group: dist.ProcessGroup, stretch: Tensor, n: int) -> Tensor:
+    """Return rows (m, n) of which every process gives its stretch of the coordinates."""
+    found = [torch.empty_like(stretch) for _ in range(group.size())]
+    dist.all_gather(found, stretch.contiguous(), group=group)
+    return torch.cat(found, dim=1)[:, :n].contiguous()

@@ -1,1 +1,0 @@
-"""What operators do as matrices do: linear combinations, and vectors as tensors by parameter name."""

@@ -1,1 +1,0 @@
-"""Means over batches, and how processes share the batches."""
