@@ -62,7 +62,7 @@ def divergence(one: Tensor, other: Tensor, sigma: float) -> float:
 
 def test_exact_densities_have_the_divergence_of_their_spectra() -> None:
     complete = [density(v, 40, 0) for v in (ONE, OTHER)]
-    found = _apart(*complete, sigma=0.5)
+    found = _apart(complete[0], complete[1], sigma=0.5)
     assert found.value == pytest.approx(divergence(ONE, OTHER, 0.5), rel=1e-6)
     assert found.stderr == 0
     same = _apart(complete[0], complete[0])
@@ -84,7 +84,7 @@ def test_its_intervals_cover() -> None:
     g = torch.Generator().manual_seed(0)
     for _ in range(draws):
         own = [drawn(v, 8, g) for v in (ONE, OTHER, THIRD)]
-        low, high = _apart(*own[:2], sigma=0.5).interval()
+        low, high = _apart(own[0], own[1], sigma=0.5).interval()
         single += low <= truths[0] <= high
         low, high = mean_spectral_distance(dict(zip("abc", own, strict=True)), sigma=0.5).interval()
         mean += low <= sum(truths) / 3 <= high

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedscope.landscape.surfaces.point_cache import PointFile, Row
+from fedscope.landscape.surfaces.evaluator import Row
+from fedscope.landscape.surfaces.point_cache import PointFile
 from tests import tiers
 
 LENGTH = 4 + 8 * 4 + 8
