@@ -29,7 +29,7 @@ from fedscope.checkpoints.registry.run_folder import RunFolder
 from fedscope.landscape import Hessian, cross_client, spectral_density, top_eigenpairs, trace
 from fedscope.landscape.heterogeneity.client_diagonals import MEMORY
 from fedscope.landscape.heterogeneity.similarity import relative_reach
-from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Remainder, Subspace
 from fedscope.landscape.operators.probes import rademacher
 from fedscope.landscape.spectral.deflation import growing
 from fedscope.workflows.sources.problem import Problem, load

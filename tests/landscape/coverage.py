@@ -18,8 +18,8 @@ from torch.func import functional_call, hessian, vmap
 from torch.nn.functional import cross_entropy, embedding_bag
 
 from fedscope.landscape.operators.adapters import LambdaOperator
+from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
-from fedscope.landscape.operators.exports import Blocks
 from tests import tiers
 from tests.tiers import NOMINAL as NOMINAL
 

@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.choices import Reading
 from fedscope.landscape import CrossClient, LambdaOperator, cross_client
+from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.exports import Blocks
 
 from .coverage import DRAWS, BatchMatrices, Interval, sample_hessians
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.spectral.diagonal import diagonal, squared_norm
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace

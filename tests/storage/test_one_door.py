@@ -44,11 +44,11 @@ KNOWN = {
     ("report/html_page.py", "figure.savefig"),
     ("report/html_page.py", "read_text"),
     ("figures/style.py", "figure.savefig"),
-    ("landscape/operators/graph_cache.py", "file.read_text"),
-    ("landscape/operators/graph_cache.py", "read_text"),
+    ("landscape/operators/products/graph_cache.py", "file.read_text"),
+    ("landscape/operators/products/graph_cache.py", "read_text"),
     ("landscape/operators/product_cache.py", "np.savez"),
     ("landscape/surroundings.py", "file.read_bytes"),
-    ("landscape/operators/basis/storage.py", "tempfile.TemporaryFile"),  # that has no name
+    ("landscape/operators/basis/row_space.py", "tempfile.TemporaryFile"),  # that has no name
     ("own.py", "file.read_bytes"),
     ("pretrained.py", "path.open"),  # of what transformers reads by itself
     ("process.py", "status.read_text"),

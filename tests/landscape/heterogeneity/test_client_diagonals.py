@@ -10,7 +10,7 @@ from fedscope.landscape import LambdaOperator, cross_client, deflated_diagonal
 from fedscope.landscape.heterogeneity.client_diagonals import ClientDiagonals
 from fedscope.landscape.heterogeneity.cross_client import _times
 from fedscope.landscape.heterogeneity.similarity import relative_reach
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.spectral.deflation import growing
 from tests.landscape.cases import matrix_operator, symmetric
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.loss.checks import close, once_error
-from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.kernels.derivatives import DifferentiableWeightNorm
 
 
 class _Forgetful(torch.autograd.Function):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.landscape.loss.bn_folding import Fold
-from fedscope.landscape.loss.conv_double_backward import LAYOUTS
 from fedscope.landscape.loss.forms import PLAIN, Form, FormOutput, fastest
+from fedscope.landscape.loss.kernels.bn_folding import Fold
+from fedscope.landscape.loss.kernels.conv_double_backward import LAYOUTS
 
 SAME = FormOutput(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
 

@@ -24,10 +24,10 @@ from fedscope.landscape import (
     spectral_density,
 )
 from fedscope.landscape.loss.flat_loss import LossFunction
-from fedscope.landscape.operators import graph_cache
+from fedscope.landscape.operators.basis.krylov_basis import Remainder
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.krylov_basis import Remainder
 from fedscope.landscape.operators.product_cache import Journaled
+from fedscope.landscape.operators.products import graph_cache
 from tests.landscape.cases import Case, convnet, mlp
 
 KINDS: list[type[LossOperator]] = [Hessian, GaussNewton, EmpiricalFisher, MonteCarloFisher]

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.operators import basis_rows
+from fedscope.landscape.operators.basis import basis_rows
 from fedscope.landscape.sharpness.relative_flatness import (
     check_rows,
     largest_relative_flatness,

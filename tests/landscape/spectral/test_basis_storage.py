@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import spectral_density, top_eigenpairs, trace
-from fedscope.landscape.operators.krylov_basis import Remainder
+from fedscope.landscape.operators.basis.krylov_basis import Remainder
 from tests.landscape.cases import Case, convnet
 
 FOLDERS = [None, Path(tempfile.gettempdir())]

@@ -8,7 +8,7 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, orthogonal, rademacher, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Remainder, Subspace
 from fedscope.landscape.operators.probes import LARGEST_ORTHOGONAL
 from fedscope.landscape.spectral.deflation import deflate_further, variance_saved
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedscope.landscape.loss.derivatives import joined
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.kernels.derivatives import joined
 from fedscope.landscape.operators.progress_callback import Progress
 
 SKETCH = 4096

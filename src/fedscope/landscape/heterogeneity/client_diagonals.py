@@ -1,7 +1,7 @@
 """Estimates of several clients' Hessian diagonals from shared probes, each beside a Krylov basis of its own.
 
 A client's basis is built once, kept between the stages, and grown where a row saves more products than it
-costs. With the part K of H that a basis knows (:mod:`fedscope.landscape.operators.krylov_basis`), a probe z
+costs. With the part K of H that a basis knows (:class:`.krylov_basis.Subspace`), a probe z
 estimates the diagonal by z ⊙ Hz + (diag K − z ⊙ Kz). The bracket is a control variate of mean 0 that needs no
 product: where a basis has grown, all earlier probes, drawn again by their generator, are corrected by it.
 
@@ -24,9 +24,9 @@ from torch import Tensor
 from fedscope.choices import Reading
 from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.similarity import first_equal
+from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.exports import Blocks
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import block_size
 from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.spectral.deflation import STEPS, growing, variance_saved

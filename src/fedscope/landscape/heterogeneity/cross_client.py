@@ -25,7 +25,7 @@ from fedscope.landscape.heterogeneity.similarity import (
     relative_reach,
 )
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.printing import Printed

@@ -13,12 +13,18 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.batchnorm import frozen_copy, has_batch_statistics, written_buffers
-from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import check_closed, close, largest, once_differentiable
 from fedscope.landscape.loss.copies import check_made
-from fedscope.landscape.loss.derivatives import WrittenOut, joined, padding, prepare_forward_mode, pulled
-from fedscope.landscape.loss.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.forms import Form, FormOutput, fastest
+from fedscope.landscape.loss.kernels.bn_folding import Fold
+from fedscope.landscape.loss.kernels.derivatives import (
+    WrittenOut,
+    joined,
+    padding,
+    prepare_forward_mode,
+    pulled,
+)
+from fedscope.landscape.loss.kernels.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits

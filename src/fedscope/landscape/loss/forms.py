@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fedscope.factories import reason
-from fedscope.landscape.loss.bn_folding import Fold
 from fedscope.landscape.loss.checks import close, slack
-from fedscope.landscape.loss.conv_double_backward import LAYOUTS
+from fedscope.landscape.loss.kernels.bn_folding import Fold
+from fedscope.landscape.loss.kernels.conv_double_backward import LAYOUTS
 
 
 @dataclass(frozen=True)

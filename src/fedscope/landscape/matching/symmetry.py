@@ -18,7 +18,7 @@ from fedscope.factories import reason
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import close
 from fedscope.landscape.loss.copies import whole_copy
-from fedscope.landscape.loss.exact_arithmetic import attention_by_parts
+from fedscope.landscape.loss.kernels.exact_arithmetic import attention_by_parts
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, flat, mapped, some
 from fedscope.landscape.matching.channels import FIXED, Axis, Piece
 from fedscope.landscape.matching.operations import RULES

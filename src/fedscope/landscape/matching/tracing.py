@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedscope.landscape.loss.copies import whole_copy
-from fedscope.landscape.loss.exact_arithmetic import attention_by_parts
+from fedscope.landscape.loss.kernels.exact_arithmetic import attention_by_parts
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, within
 from fedscope.landscape.matching.channels import EQUAL, FIXED, Axis, Channels, Piece, fixed
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import slack
+from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.exports import Blocks
 from fedscope.landscape.operators.probes import generator_of
 
 

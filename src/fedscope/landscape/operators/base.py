@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.combination import Combination
-from fedscope.landscape.operators.exports import (
+from fedscope.landscape.operators.algebra.combination import Combination
+from fedscope.landscape.operators.algebra.exports import (
     DENSE_MEMORY,
     Blocks,
     dense,
@@ -249,7 +249,7 @@ class Operator(ABC):
 
 
 class _Combined(Operator):
-    """Σ_i c_i A_i + s·1, see :mod:`fedscope.landscape.operators.combination`."""
+    """Σ_i c_i A_i + s·1, see :mod:`fedscope.landscape.operators.algebra.combination`."""
 
     def __init__(self, terms: Combination) -> None:
         super().__init__(**terms.space())

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError
+from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
-from fedscope.landscape.operators.exports import Blocks
-from fedscope.landscape.operators.projections import Onto
-from fedscope.landscape.operators.row_space import WHOLE
+from fedscope.landscape.operators.basis.projections import Onto
+from fedscope.landscape.operators.basis.row_space import WHOLE
 
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 

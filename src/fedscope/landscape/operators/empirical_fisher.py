@@ -15,15 +15,15 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.loss.checks import close, largest, slack
-from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import fisher_forms
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, split
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.gauss_newton import one_tensor
-from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.products.definition import Definition
+from fedscope.landscape.operators.products.graph_cache import Graph
 
 
 class EmpiricalFisher(LossOperator):

@@ -20,9 +20,9 @@ from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, octets
 from fedscope.landscape.operators.base import Product
 from fedscope.landscape.operators.batch_mean import BatchMean, add_up, share
-from fedscope.landscape.operators.graph_cache import Graph, GraphPlan, Graphs
 from fedscope.landscape.operators.products.definition import Definition, compared
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
+from fedscope.landscape.operators.products.graph_cache import Graph, GraphPlan, Graphs
 from fedscope.landscape.operators.products.preflight import OTHERWISE, difference, joined, preflight, prepared
 from fedscope.landscape.operators.products.sample_forms import every_form, forms_hold
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.heads import HeadGraph, weighted
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import gauss_newton_forms
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.products.definition import Definition, of_outputs
+from fedscope.landscape.operators.products.graph_cache import Graph
 
 
 class GaussNewton(LossOperator):

@@ -5,12 +5,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedscope.landscape.loss.derivatives import joined, pulled
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.sample_curvature import hessian_forms
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.products.definition import Definition, of_gradients
+from fedscope.landscape.operators.products.graph_cache import Graph
 
 
 class Hessian(LossOperator):

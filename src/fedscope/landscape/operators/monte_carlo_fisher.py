@@ -25,8 +25,8 @@ from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.checks import close, largest
-from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import SAMPLE, LossFunction
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.heads import HeadGraph
 from fedscope.landscape.loss.recomputed.logits import Logits
 from fedscope.landscape.loss.sample_curvature import drawn_forms
@@ -34,9 +34,9 @@ from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, some
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.gauss_newton import one_tensor
-from fedscope.landscape.operators.graph_cache import Graph
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.products.definition import Definition, of_outputs
+from fedscope.landscape.operators.products.graph_cache import Graph
 
 _NO_LIKELIHOOD = (
     "the loss is neither the mean cross-entropy nor the mean squared error of outputs and targets (without "

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.projections import Conjugated
+from fedscope.landscape.operators.basis.projections import Conjugated
 
 
 class Preconditioned(Conjugated):

@@ -25,8 +25,8 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
+from fedscope.landscape.operators.basis.projections import Onto
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.projections import Onto
 from fedscope.landscape.surroundings import surroundings
 from fedscope.storage import atomic_file, read_bytes
 

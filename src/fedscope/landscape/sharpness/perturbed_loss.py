@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
-from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.trees import Tree
 from fedscope.landscape.sharpness.sharpness_result import Cost

@@ -19,10 +19,10 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.basis.projections import Conjugated
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import generator_of, seed_of
 from fedscope.landscape.operators.progress_callback import Progress, continued
-from fedscope.landscape.operators.projections import Conjugated
 from fedscope.landscape.sharpness.sharpness_result import Cost, Sharpness
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace

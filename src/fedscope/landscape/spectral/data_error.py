@@ -34,7 +34,7 @@ from torch import Tensor
 
 from fedscope.landscape.loss.checks import slack
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.spectral.spectral_results import Eigenpairs
 from fedscope.statistics.standard_errors import data_stderr, deleted, sample_error
 

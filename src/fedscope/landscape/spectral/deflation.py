@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis_rows import total
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.basis_rows import total
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 
 MEMORY = 2 << 30  # bytes of a basis

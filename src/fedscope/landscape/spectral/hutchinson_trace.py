@@ -21,7 +21,7 @@ from torch import Tensor
 from fedscope.choices import MAX_PROBES, MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, generator_of, probe_products, rademacher
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.deflation import (

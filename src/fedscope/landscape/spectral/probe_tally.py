@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
-from fedscope.landscape.operators.row_space import WHOLE
+from fedscope.landscape.operators.basis.krylov_basis import Remainder, Subspace
+from fedscope.landscape.operators.basis.row_space import WHOLE
 from fedscope.landscape.spectral.spectral_results import Trace
 from fedscope.statistics.standard_errors import batches_freedom, drawn_stderr, probed_data_error
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.gauss_quadrature import share_limits
 from fedscope.statistics.resolution import is_resolved

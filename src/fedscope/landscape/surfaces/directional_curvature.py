@@ -19,8 +19,8 @@ from fedscope.choices import BatchNormMode
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import tell_elsewhere
 from fedscope.landscape.loss.copies import whole_copy
-from fedscope.landscape.loss.derivatives import joined
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.loss.kernels.derivatives import joined
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.surface import surface
 

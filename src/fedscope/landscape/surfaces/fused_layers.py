@@ -3,7 +3,7 @@
 A convolution, the BatchNorm after it, an addition and a ReLU are one operation there, and nothing between
 them goes through memory. Which of them belong together is read off the graph that :mod:`torch.fx` traces;
 networks that it cannot trace are not fused. BatchNorm is folded (see
-:mod:`fedscope.landscape.loss.bn_folding`) once per point.
+:mod:`fedscope.landscape.loss.kernels.bn_folding`) once per point.
 
 oneDNN's ReLU makes 0 of NaN. So a ReLU straight after a convolution runs as a leaky one whose slope is lost
 in rounding but which keeps NaN, and one after an addition is PyTorch's own, in place.

@@ -23,7 +23,7 @@ from fedscope.landscape.heterogeneity.cross_client import CrossClient, cross_cli
 from fedscope.landscape.heterogeneity.populations import PROBES
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.spectral.data_error import told_by_sample
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs

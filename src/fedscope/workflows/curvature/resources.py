@@ -14,10 +14,10 @@ from fedscope import process
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.loss.parameter_patterns import chosen
+from fedscope.landscape.operators.basis.row_space import HELD, WHOLE
 from fedscope.landscape.operators.batch_mean import IMAGES
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
-from fedscope.landscape.operators.row_space import HELD, WHOLE
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem

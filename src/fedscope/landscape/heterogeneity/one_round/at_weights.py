@@ -15,7 +15,7 @@ from fedscope.errors import UserError
 from fedscope.landscape.heterogeneity.one_round.eigenspaces import Eigenspace, eigenspace
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, Part, mean_of_batches
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
 from fedscope.landscape.operators.probes import Sampler, ended, probe_products, rademacher
 from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.printing import Printed

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fedscope.landscape.loss.derivatives import pulled
+from fedscope.landscape.loss.kernels.derivatives import pulled
 
 Parts = tuple[Tensor, Tensor | None, Tensor | None]
 Some = tuple[slice, Tensor]

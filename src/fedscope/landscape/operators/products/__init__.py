@@ -1,1 +1,1 @@
-"""Ways of computing products that need no second derivative, and what they cost in precision."""
+"""How products are computed: their graphs, what they rest on, and differences in place of derivatives."""

@@ -24,12 +24,12 @@ from torch import Tensor
 
 from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape.loss.checks import check_symmetric, close, explained
-from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.float64 import precisely
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, flat, some, split
-from fedscope.landscape.operators.graph_cache import Graph
+from fedscope.landscape.operators.products.graph_cache import Graph
 from fedscope.landscape.operators.products.kinks import Kinks
 from fedscope.landscape.operators.products.wrong_derivatives import place_of, same, settles_elsewhere
 from fedscope.streams import random_signs

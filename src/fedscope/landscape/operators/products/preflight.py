@@ -20,7 +20,7 @@ from fedscope.landscape.loss.mean_loss import check_loss, has_parts, is_mean
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import count, flat, leaves, some
 from fedscope.landscape.operators.batch_mean import add_up, share
-from fedscope.landscape.operators.graph_cache import Build, Graph, GraphBytes, Graphs, device_memory
+from fedscope.landscape.operators.products.graph_cache import Build, Graph, GraphBytes, Graphs, device_memory
 
 OTHERWISE = (
     ", or take products by finite differences of gradients, which need no second derivative "

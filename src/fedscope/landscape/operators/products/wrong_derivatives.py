@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedscope.landscape.loss.checks import functions_of
-from fedscope.landscape.loss.derivatives import joined, pulled
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import flat
 from fedscope.streams import random_signs

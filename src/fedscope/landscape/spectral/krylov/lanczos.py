@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product
-from fedscope.landscape.operators.basis_rows import BasisRows
-from fedscope.landscape.operators.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.basis_rows import BasisRows
+from fedscope.landscape.operators.basis.krylov_basis import Subspace
+from fedscope.landscape.operators.basis.projections import onto
 from fedscope.landscape.operators.probes import generator_of, rademacher
-from fedscope.landscape.operators.projections import onto
 from fedscope.landscape.spectral.krylov.unseen import least, unseen
 
 

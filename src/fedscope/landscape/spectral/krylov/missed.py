@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis_rows import without
-from fedscope.landscape.operators.projections import through
+from fedscope.landscape.operators.basis.basis_rows import without
+from fedscope.landscape.operators.basis.projections import through
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.ritz import Goal
 

@@ -20,7 +20,7 @@ from torch.autograd.graph import Node
 from torch.nn.functional import linear
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from fedscope.landscape.loss.conv_double_backward import Layer, Layout, convolved
+from fedscope.landscape.loss.kernels.conv_double_backward import Layer, Layout, convolved
 
 _Foldable = Layer | nn.Linear
 Functions = dict[nn.Module, Callable[[Tensor], Tensor]]
@@ -32,7 +32,7 @@ class Fold:
     """Faster forward functions for the layers of a frozen model, put in their places or taken out again.
 
     BatchNorm by running statistics is folded where it can be and is one multiplication and addition
-    elsewhere; convolutions get the derivatives of :mod:`fedscope.landscape.loss.conv_double_backward`.
+    elsewhere; convolutions get the derivatives of :mod:`.conv_double_backward`.
     Subclasses of these layers, those with a forward of their own, and those with hooks that look at what is
     folded, stay as they are.
     """

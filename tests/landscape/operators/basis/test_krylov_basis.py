@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.krylov_basis import Remainder, Subspace
+from fedscope.landscape.operators.basis.krylov_basis import Remainder, Subspace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from tests.landscape.cases import Case
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fedscope.landscape.loss.derivatives import DifferentiableWeightNorm, has_weight_norm
+from fedscope.landscape.loss.kernels.derivatives import DifferentiableWeightNorm, has_weight_norm
 
 
 class ExactArithmetic:

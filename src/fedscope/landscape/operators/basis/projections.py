@@ -10,8 +10,8 @@ from typing import cast
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator, Product, Wrapper
-from fedscope.landscape.operators.basis_rows import BasisRows
-from fedscope.landscape.operators.row_space import RowSpace
+from fedscope.landscape.operators.basis.basis_rows import BasisRows
+from fedscope.landscape.operators.basis.row_space import RowSpace
 
 Image = Callable[[Tensor], Tensor]
 """A vector (n,), or vectors in rows (k, n) ↦ the same in this form."""

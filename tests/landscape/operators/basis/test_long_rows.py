@@ -10,11 +10,11 @@ from torch import nn
 from fedscope.choices import MIN_PROBES
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
-from fedscope.landscape.operators.row_space import RowSpace
+from fedscope.landscape.operators.basis.row_space import RowSpace
 from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
 from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 
-MODULES = ("row_space", "basis_rows", "batch_mean")
+MODULES = ("basis.row_space", "basis.basis_rows", "batch_mean")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in MODULES:
         monkeypatch.setattr(f"fedscope.landscape.operators.{module}.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.spectral.probe_tally.WHOLE", 64)
-    monkeypatch.setattr("fedscope.landscape.operators.row_space.PIECE", 256)
+    monkeypatch.setattr("fedscope.landscape.operators.basis.row_space.PIECE", 256)
 
 
 def test_long_vectors_make_the_same_estimates(

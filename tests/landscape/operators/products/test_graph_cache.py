@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.graph_cache import GraphBytes, Graphs
+from fedscope.landscape.operators.products.graph_cache import GraphBytes, Graphs
 from tests.landscape.cases import convnet
 from tests.landscape.nets import net_case
 
@@ -126,7 +126,7 @@ def test_the_weights_do_not_make_micro_batches_smaller() -> None:
 
 
 def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedscope.landscape.operators.graph_cache._WORKING", 1 << 18)
+    monkeypatch.setattr("fedscope.landscape.operators.products.graph_cache._WORKING", 1 << 18)
     model = nn.Sequential(nn.Linear(9, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 2))
     batches = Batches(torch.randn(64, 9), torch.zeros(64, dtype=torch.long), 64)
     plan = Hessian(model, nn.functional.cross_entropy, batches).plan

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedscope.landscape.operators.row_space import PIECE, WHOLE, Pieces, RowSpace
+from fedscope.landscape.operators.basis.row_space import PIECE, WHOLE, Pieces, RowSpace
 
 _WIDTH = 1 << 16  # columns converted to float64 at a time
 

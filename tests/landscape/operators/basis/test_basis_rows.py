@@ -8,9 +8,9 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape.operators import row_space as module
-from fedscope.landscape.operators.basis_rows import BasisRows
-from fedscope.landscape.operators.projections import Onto
-from fedscope.landscape.operators.row_space import RowSpace
+from fedscope.landscape.operators.basis.basis_rows import BasisRows
+from fedscope.landscape.operators.basis.projections import Onto
+from fedscope.landscape.operators.basis.row_space import RowSpace
 
 N, DTYPE = 700, torch.float64
 FOLDERS = [None, Path(tempfile.gettempdir())]

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis_rows import BasisRows, total
-from fedscope.landscape.operators.projections import Conjugated
+from fedscope.landscape.operators.basis.basis_rows import BasisRows, total
+from fedscope.landscape.operators.basis.projections import Conjugated
 from fedscope.landscape.printing import Printed
 
 

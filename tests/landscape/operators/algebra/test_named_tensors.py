@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators.exports import flattened, unflattened
+from fedscope.landscape.operators.algebra.exports import flattened, unflattened
 
 BLOCKS = (("weight", 6), ("bias", 2))
 SHAPES = (torch.Size([2, 3]), torch.Size([2]))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.landscape.loss.conv_double_backward import LAYOUTS, Layer, convolved
+from fedscope.landscape.loss.kernels.conv_double_backward import LAYOUTS, Layer, convolved
 
 # A layer, and the shape of its input.
 LAYERS: dict[str, tuple[Callable[[], Layer], tuple[int, ...]]] = {

@@ -1,0 +1,1 @@
+"""What operators do as matrices do: linear combinations, and exports to other forms."""

@@ -1,0 +1,1 @@
+"""Bases of algorithms: their rows, in memory or in a file, and what they know of an operator."""
