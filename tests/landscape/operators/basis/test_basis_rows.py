@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedscope.errors import UserError
-from fedscope.landscape.operators import row_space as module
+from fedscope.landscape.operators.basis import row_space as module
 from fedscope.landscape.operators.basis.basis_rows import BasisRows
 from fedscope.landscape.operators.basis.projections import Onto
 from fedscope.landscape.operators.basis.row_space import RowSpace
