@@ -14,7 +14,7 @@ class BasisEntry(Plain):
     """How the Krylov basis is kept."""
 
     place: Literal["memory", "file"]  # where
-    rows: Count  # vectors that are expected in it [vectors]
+    rows: Count  # vectors in it, which are fewer as a rule [vectors]
     bytes: Count  # of all rows, wherever they are [bytes]
 
 
@@ -30,7 +30,7 @@ class PlanRecord(Plain):
     microbatch: Count  # samples of the largest graph [samples]
     graphs: Count  # in one pass over the data [graphs]
     kept: Count  # of them between products [graphs]
-    memory: Count  # of the process at its peak [bytes]
+    memory: Count  # of the process at its peak, with a basis of so many rows [bytes]
     basis: BasisEntry  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
     products_most: (

@@ -66,7 +66,7 @@ def test_a_plan_is_near_what_the_measurement_takes(targets: Targets) -> None:
         assert plan.seconds_most == plan.products_most * plan.product_seconds
         assert PlanRecord.read(plan.to_json()) == plan
         lines = described(plan)
-        assert "peak memory about" in lines[0]
+        assert "peak memory up to about" in lines[0]
         assert f"at most {plan.products_most:,} in" in lines[0]
         assert "basis of 64 rows in memory" in lines[1]
 

@@ -77,7 +77,8 @@ def top_eigenpairs(
             certifies little for its few products.
         max_matvecs: products allowed, at least as many as pairs; by default 300 and 30 for each.
         max_basis: rows kept, at least two more than pairs; a full basis is restarted with its best part, at
-            the price of more products. By default what fits 4 GiB, at least 20 and 2 for each pair.
+            the price of more products. Room for them is made at once. By default what fits 4 GiB, at least 20
+            and 2 for each pair, with more room as it is needed.
         by_sample: tell the data's errors from the samples, not from the batches, at the cost of about two
             products for each pair.
         basis_folder: of a file for the Krylov basis, which changes no digit (on a CPU only): a folder on a
@@ -99,9 +100,8 @@ def top_eigenpairs(
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
     seed = generator.initial_seed()
-    begin = partial(
-        Lanczos, generator=generator, by_batch=True, folder=basis_folder, capacity=max_basis and max_basis + 1
-    )
+    at_once = min(max_basis, budget, n) + 1 if max_basis else None
+    begin = partial(Lanczos, generator=generator, by_batch=True, folder=basis_folder, capacity=at_once)
     search = _EigenSearch(op, wanted, tol, generator, begin, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)
     if found is None:

@@ -1,4 +1,4 @@
-"""Directions for loss surfaces, as flat vectors over the trainable parameters."""
+"""Directions for loss surfaces, as flat vectors over the trainable parameters; and grids along them."""
 
 import math
 from dataclasses import dataclass

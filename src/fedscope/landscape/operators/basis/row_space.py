@@ -1,4 +1,4 @@
-"""Room for rows of numbers, in memory or in a file.
+"""Space for rows of numbers, in memory or in a file.
 
 A file is mapped into memory and has no name, so that it is gone with the process, however that ends. What is
 read of it piece by piece is handed back to the system every ``HELD`` bytes. The products of batches are
