@@ -33,7 +33,12 @@ def test_a_landscape(fedscope: Command, options: tuple[str, ...], points: int, e
 def test_a_report(fedscope: Command) -> None:
     done = fedscope("report", "tiny", "--grid", "3", "--probes", "2", *SMALL)
     assert done.code == 0, done.err
-    for part in ("peak memory about", "products of", ": 9 points of", "H_N and H_D besides: 16 products"):
+    for part in (
+        "peak memory up to about",
+        "products of",
+        ": 9 points of",
+        "H_N and H_D besides: 16 products",
+    ):
         assert part in done.out
     assert [path.name for path in Path().iterdir()] == []
     assert "H_N" not in fedscope("report", "tiny", "--grid", "3", "--no-clients", *SMALL).out

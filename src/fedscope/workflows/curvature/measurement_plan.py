@@ -134,8 +134,8 @@ def _most(request: Request, operator: LossOperator) -> int:
 def described(plan: PlanRecord) -> list[str]:
     basis, most = plan.basis, plan.products_most
     return [
-        f"{plan.title}: peak memory up to about {_size(plan.memory)}; products of {plan.product_seconds:.2g} s, at "
-        f"most {most:,} in {duration(plan.seconds_most)}",
+        f"{plan.title}: peak memory up to about {_size(plan.memory)}; products of "
+        f"{plan.product_seconds:.2g} s, at most {most:,} in {duration(plan.seconds_most)}",
         f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
         f"of {basis.rows} rows in {basis.place}, {plan.block} probes together",
     ]
