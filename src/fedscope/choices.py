@@ -21,7 +21,7 @@ SplitName = Literal["train", "validation", "test"]
 Weights = Literal["client", "global"]
 Holding = Literal["own", "global"]
 Pairs = Literal["distinct", "all_including_self"]
-Reading = Literal["tensor", "parameter"]
+Reading = Literal["parameter", "tensor"]
 Anchor = Literal["start", "global"]  # what the clients' updates are from
 # how a client's number was told; the last three are orders of appearance
 Told = Literal[

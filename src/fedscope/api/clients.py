@@ -23,7 +23,7 @@ from fedscope.figures.text.hessian_table import Table
 from fedscope.records.client_quantities import RoundsKind
 from fedscope.records.clients_record import ClientsRecord, Quantity
 from fedscope.records.run_curves import RunCurves
-from fedscope.workflows.clients.clients_request import FAST, PROBES, TOL, TOP_K, ClientsRequest, chosen
+from fedscope.workflows.clients.clients_request import FAST, ClientsRequest, chosen
 from fedscope.workflows.clients.measure_clients import clients as measured
 from fedscope.workflows.run_records import runs_of
 from fedscope.workflows.sources.chosen_rounds import along
@@ -96,9 +96,9 @@ class Clients(Recorded[ClientsRecord]):
 def clients(
     *what: Weights,
     only: Sequence[str] = (),
-    top_k: int = TOP_K,
-    tol: float = TOL,
-    probes: int = PROBES,
+    top_k: int = 5,
+    tol: float = 1e-2,
+    probes: int = 16,
     anchor: Anchor = "start",
     start: bool = False,
     rounds: str | None = None,
@@ -130,7 +130,7 @@ def clients(
     Raises:
         UserError: a round's uploads were not kept, or an option is wrong; the message says how to mend it.
     """
-    check_keywords(clients, on, On, anchor=anchor, bn=bn)
+    check_keywords(clients, on, On)
     own = [key for key in ("data", "model", "loss", "split") if key in on]
     named = None if own else names_of(what, on)
     if named is None:
@@ -139,7 +139,10 @@ def clients(
             f"RUN@25, {f'and leave out {own[0]}' if own else 'not by a network of your own'}"
         )
     parts = chosen(",".join(only)) if only else FAST
-    request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn, versions())
+    request = ClientsRequest(
+        only=parts, top_k=top_k, tol=tol, probes=probes, anchor=anchor, start=start, bn=bn,
+        versions=versions(),
+    )  # fmt: skip
     report = reporter(progress=on.get("progress", False))
     targets = targets_of(*named, on, bn)
     if rounds:

@@ -150,7 +150,7 @@ def measure(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
-    check_keywords(measure, on, On, operator=operator, bn=bn)
+    check_keywords(measure, on, On)
     crossing = clients if isinstance(clients, CrossClientRequest) else CrossClientRequest()
     request = Request(
         top_k=top_k,

@@ -95,7 +95,7 @@ def sharpness(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
-    check_keywords(sharpness, on, On, reading=reading, bn=bn)
+    check_keywords(sharpness, on, On)
     request = SharpnessRequest(
         only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
         normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),

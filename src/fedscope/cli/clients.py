@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from fedscope.choices import Anchor, BatchNormMode
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS_OF_RUNS, analysis_on
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
+from fedscope.cli.options.request_options import groups_of, options_of
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.figure_kinds import ClientsKind
@@ -19,14 +19,12 @@ from fedscope.records.client_quantities import RoundsKind
 from fedscope.workflows.clients.clients_request import (
     FAST,
     MEASURES,
-    PROBES,
     SAMPLES,
-    TOL,
-    TOP_K,
     ClientsRequest,
     Measure,
     chosen,
 )
+from fedscope.workflows.option_fields import Rule, asked
 from fedscope.workflows.sources.chosen_rounds import along
 from fedscope.workflows.sources.targets import Targets
 
@@ -44,13 +42,16 @@ SHOWN: Mapping[Kind, tuple[Measure, ...]] = {
     "diagonals": ("diagonals",),
 }
 """The parts of which each kind of figure shows what there is."""
-GROUPS = {
-    "Most used": ("--only", "--samples", "--figure", "--kind", "--json"),
-    "What is measured": ("--rounds", "--anchor", "--start", "--top-k", "--recompute"),
-    "What is drawn": ("--width", "--seconds"),
-    "How precisely": ("--tol", "--probes"),
-    **GROUPS_OF_RUNS,
-}
+GROUPS = groups_of(
+    ClientsRequest,
+    {
+        "Most used": ("--only", "--samples", "--figure", "--kind", "--json"),
+        "What is measured": ("--rounds", ..., "--recompute"),
+        "What is drawn": ("--width", "--seconds"),
+        "How precisely": (...,),
+        **GROUPS_OF_RUNS,
+    },
+)
 EXAMPLES = {
     "fedscope clients a": "loss, λ_max and trace of each client and of all, alignment, cost of averaging",
     "fedscope clients a@10 --only loss,alignment --json a.json": "two parts, of round 10",
@@ -60,19 +61,18 @@ EXAMPLES = {
 }
 
 
-@click.command("clients", cls=Command, groups=GROUPS, examples=EXAMPLES)
+RULES: Sequence[OptionRule] = (
+    Rule("seconds", lambda v: shared.is_film(v["figure"]), "but on a film (.gif, .mp4)"),
+    Rule("kind width", lambda v: v["figure"], "without --figure"),
+)
+
+
+@click.command("clients", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis_on(f"{SAMPLES} of each client's rows, and of all", own=False)
 @click.option("--only", metavar="PART,…",
               help=f"Parts to measure: {', '.join(MEASURES)}, or all. [default: {','.join(FAST)}, the fourth "
               "where the model that the round began with was kept]")  # fmt: skip
-@click.option("--top-k", type=click.IntRange(1), default=TOP_K, show_default=True,
-              help="Eigenvectors of the spaces of alignment and overlap.")  # fmt: skip
-@click.option("--anchor", type=click.Choice(get_args(Anchor)), default="start", show_default=True,
-              help="What updates are from: the model that the round began with, or its result.")  # fmt: skip
-@click.option("--start", is_flag=True, help="Also λ_max and trace at the model that the round began with.")
-@click.option("--tol", type=click.FloatRange(0, 1, min_open=True), default=TOL, show_default=True,
-              help="Residual of each eigenpair, relative to λ_max.")  # fmt: skip
-@click.option("--probes", type=click.IntRange(2), default=PROBES, show_default=True, help="Of each trace.")
+@options_of(ClientsRequest)
 @click.option("--recompute", is_flag=True, help="Measure again what the registry has a result of.")
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all whose uploads it kept.")  # fmt: skip
@@ -89,19 +89,14 @@ EXAMPLES = {
 def command(
     targets: Targets,
     json_target: str | None,
-    bn: BatchNormMode,
     only: str | None,
-    top_k: int,
-    anchor: Anchor,
-    start: bool,
-    tol: float,
-    probes: int,
     recompute: bool,
     round_range: str | None,
     figure: str | None,
     kind: Kind,
     width: Width,
     seconds: float,
+    **options: Any,
 ) -> None:
     """Measure where the clients of a round part from each other and from the global model.
 
@@ -110,7 +105,7 @@ def command(
     its rounds (--save-clients all --keep-every K).
     """
     parts = FAST if only is None else chosen(only)
-    request = ClientsRequest(parts, top_k, tol, probes, anchor, start, bn)
+    request = asked(ClientsRequest, options, only=parts, bn=targets.bn)
     if figure:
         _check_shown(kind, parts, Path(figure), len(targets.checkpoints), along=bool(round_range))
     from fedscope.workflows.clients.measure_clients import clients  # torch: not for --help

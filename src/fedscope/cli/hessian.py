@@ -1,25 +1,26 @@
 """`fedscope hessian`: λ_max, trace, density and cross-client metrics of checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from fedscope.choices import Holding, OperatorName, Pairs, ProductsName, ReadingName, Weights
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
-from fedscope.cli.options.command import Command
-from fedscope.cli.options.published_code import best_of_runs, request_of
+from fedscope.cli.options.command import Command, OptionRule
+from fedscope.cli.options.request_options import groups_of, options_of
 from fedscope.cli.options.sizes import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.figure_kinds import SpectrumKind
 from fedscope.figures.text.labels import label
 from fedscope.records.hessian_record import HessianRecord
-from fedscope.workflows.requests import LISTED, Engine, Request
+from fedscope.workflows.option_fields import Rule, asked, check_effects
+from fedscope.workflows.requests import LISTED, Request
 from fedscope.workflows.results import answer_files, lookup
 from fedscope.workflows.results.stored_answers import Answer, stamps, store
 from fedscope.workflows.sources.chosen_rounds import along_given
@@ -29,19 +30,18 @@ if TYPE_CHECKING:
     from fedscope.workflows.curvature.hessian_command import MeasuredCheckpoint
 
 GlobalModel = Literal["final", "best"]
-GROUPS = {
-    "Most used": ("--samples", "--top-k", "--clients", "--density", "--figure", "--json"),
-    "What is measured": ("--influence", "--both-ends", "--layers", "--blocks", "--preconditioned",
-                         "--parameters", "--operator", "--engine", "--reading", "--rounds", "--local-steps",
-                         "--global-model", "--kind", "--recompute"),
-    "How precisely": ("--tol", "--probes", "--trace-rtol", "--products"),
-    "Time and memory": ("--dry-run", "--memory"),
-    "Between clients (H_N, H_D)": ("--client-weights", "--client-data", "--pairs", "--client-rtol",
-                                   "--client-max-probes", "--client-probes", "--client-diagonal",
-                                   "--overlap"),
-    "As the published code computes": ("--product-batches", "--augment", "--resample"),
-    **analysis_groups,
-}  # fmt: skip
+GROUPS = groups_of(
+    Request,
+    {
+        "Most used": ("--samples", ..., "--figure", "--json"),
+        "What is measured": (..., "--rounds", "--local-steps", "--global-model", "--kind", "--recompute"),
+        "How precisely": (...,),
+        "Time and memory": ("--dry-run", "--memory"),
+        "Between clients (H_N, H_D)": (...,),
+        "As the published code computes": (...,),
+        **analysis_groups,
+    },
+)
 EXAMPLES = {
     "fedscope hessian": "λ_max and trace of the newest run",
     "fedscope hessian a b --top-k 5 --figure bars.png --kind bars": "two runs beside each other",
@@ -57,24 +57,25 @@ NO_PARTS = (
 )
 
 
-@click.command("hessian", cls=Command, groups=GROUPS, examples=EXAMPLES)
-@analysis
-@click.option("--top-k", type=click.IntRange(1), default=1, show_default=True, help="Largest eigenvalues.")
-@click.option(
-    "--tol", type=click.FloatRange(0, 1, min_open=True), default=1e-3, show_default=True,
-    help="Residual of each eigenpair, relative to λ_max; of several, at most 0.5 % of its own.",
-)  # fmt: skip
-@click.option(
-    "--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of --trace-rtol."
+def _names_a_run(values: dict[str, Any]) -> bool:
+    return not values["checkpoints"] or any(map(_is_run, values["checkpoints"]))
+
+
+def _is_run(name: str) -> bool:
+    return not ("@" in name or "/" in name or Path(name).is_file())
+
+
+RULES: Sequence[OptionRule] = (
+    Rule("kind", lambda v: v["figure"], "without --figure"),
+    Rule("figure recompute", lambda v: not v["dry_run"], "with --dry-run"),
+    Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
+    Rule("global_model", _names_a_run, "on files and RUN@… (it is for RUN alone)"),
 )
-@click.option("--trace-rtol", type=click.FloatRange(0, min_open=True), default=0.05, show_default=True,
-              help="Standard error of the trace, relative to its value.")  # fmt: skip
-@click.option("--density", is_flag=True, help="Also estimate the eigenvalue density.")
-@click.option("--influence", type=click.IntRange(1), metavar="K",
-              help="Also which samples make λ_max: the shares of classes and clients, and the K largest of "
-              f"single samples, {LISTED} if K is left out.")  # fmt: skip
-@click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
-              help="As the FedAlign paper defines the metrics, or as its scripts compute them.")  # fmt: skip
+
+
+@click.command("hessian", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
+@analysis
+@options_of(Request)
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
               help="These rounds of each RUN, or all that it kept; λ_max of each but the first begins at the "
               "one before, and is not certified.")  # fmt: skip
@@ -83,55 +84,6 @@ NO_PARTS = (
               "--rounds.")  # fmt: skip
 @click.option("--global-model", type=click.Choice(get_args(GlobalModel)),
               help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
-@click.option("--clients", is_flag=True, help="Also compare the curvature of the run's clients: H_N, H_D.")
-@click.option("--client-weights", type=click.Choice(get_args(Weights)),
-              help="At each client's weights, or at the global model's. [default: client]")  # fmt: skip
-@click.option("--client-data", type=click.Choice(get_args(Holding)),
-              help="On each client's own training rows, or on the same for all. "
-              "[default: own; code: global]")  # fmt: skip
-@click.option("--pairs", type=click.Choice(get_args(Pairs)),
-              help="Pairs averaged over. [default: distinct; code: all_including_self]")  # fmt: skip
-@click.option("--client-rtol", type=click.FloatRange(0, min_open=True), default=0.1, show_default=True,
-              help="Half-width of the 95 % intervals of H_N and H_D, relative to their values.")  # fmt: skip
-@click.option("--client-max-probes", type=click.IntRange(16), default=128, show_default=True,
-              help="Probes per client at which --client-rtol gives up.")  # fmt: skip
-@click.option("--client-probes", type=click.IntRange(3),
-              help="Fixed number of probes per client, instead of --client-rtol; half as many products "
-              "more find what they need not estimate.")  # fmt: skip
-@click.option("--client-diagonal", "aim", type=click.Choice(["parameter", "tensor"]), default="parameter",
-              show_default=True, help="The diagonals whose intervals --client-rtol is about.")  # fmt: skip
-@click.option("--overlap", type=click.IntRange(1), metavar="K",
-              help="With --clients: overlap of each client's top K eigenvectors with the global "
-              "model's.")  # fmt: skip
-@click.option("--product-batches", metavar="N|all",
-              help="--reading code: batches of one product. [default: 10]")  # fmt: skip
-@click.option("--augment/--no-augment", default=None, help="--reading code. [default: augment]")
-@click.option("--resample/--no-resample", default=None,
-              help="--reading code: other batches in every product. [default: resample]")  # fmt: skip
-@click.option("--operator", type=click.Choice(get_args(OperatorName)),
-              default="hessian", show_default=True,
-              help="Hessian, generalised Gauss–Newton, empirical Fisher, or the Fisher of labels that the "
-              "model draws.")  # fmt: skip
-@click.option("--products", type=click.Choice(get_args(ProductsName)), default="exact",
-              show_default=True,
-              help="Hessian–vector products by double backward, or by differences of gradients, for networks "
-              "without a second derivative; their error is in residual and interval.")  # fmt: skip
-@click.option(
-    "--parameters",
-    multiple=True,
-    metavar="PATTERN",
-    help="Only the block of parameters with such names, such as 'layer3.*'; may be repeated. [default: all]",
-)
-@click.option("--engine", type=click.Choice(get_args(Engine)), default="fedscope",
-              show_default=True,
-              help="Our own estimators, PyHessian's, or deflated power iteration of 20 products, as in "
-              "hessian-eigenthings; the eigenvalues of the last two have no error bars.")  # fmt: skip
-@click.option("--both-ends", is_flag=True, help="Also the --top-k smallest eigenvalues.")
-@click.option("--layers", is_flag=True, help="Also λ_max of each layer's own diagonal block.")
-@click.option("--blocks", is_flag=True, help="Also λ_max of each block of a stack, such as a transformer's.")
-@click.option("--preconditioned", is_flag=True,
-              help="Also λ_max of P⁻¹H, with P = diag(√s + ε) of a FedAdam, FedYogi or FedAdagrad server, "
-              "and the largest that its steps are stable at.")  # fmt: skip
 @click.option("--memory", metavar="SIZE",
               help="Stay within SIZE, such as 8G: chooses samples at a time, graphs that are kept, probes at "
               "a time, and how the Krylov basis is kept.")  # fmt: skip
@@ -163,7 +115,8 @@ def command(
     newest run. Several are compared in one table. With --rounds it is the name of a run, with --local-steps a
     client of a round, RUN@25:client3.
     """
-    request = request_of(targets, kind if figure else None, **options)
+    request = request_of(targets, kind if figure else None, options)
+    check_effects(request, targets.named)
     targets = along_given(targets, round_range, step_range)
     if round_range or step_range:
         request = replace(request, warm=request.certified)
@@ -201,6 +154,34 @@ def command(
         console.show(shown(records))
     if figure:
         _draw(found, kind, Path(figure))
+
+
+def request_of(targets: Targets, drawn: str | None, options: Mapping[str, Any]) -> Request:
+    """Return what the options ask for, and what a figure of the kind ``drawn`` needs.
+
+    Of reading ``code`` the shared options are the loader's; their defaults are those of the scripts.
+    """
+    request, given = asked(Request, options, bn=targets.bn), targets.named
+    loader = replace(
+        request.resampling,
+        samples=targets.samples if isinstance(targets.samples, int) else None,
+        batch_size=targets.batch_size,
+        seed=targets.seed if "seed" in given else request.resampling.seed,
+    )
+    return replace(
+        request,
+        resampling=loader,
+        density=request.density or drawn == "density",
+        influence=request.influence or (LISTED if drawn == "influence" else None),
+        clients=request.clients or drawn == "clients",
+    )
+
+
+def best_of_runs(targets: Targets) -> Targets:
+    """Return the targets with ``@best`` added where a run alone is named, or nothing."""
+    newest = () if targets.checkpoints else (RunRegistry(targets.registry).newest().name,)
+    names = (f"{one}@best" if _is_run(one) else one for one in (*targets.checkpoints, *newest))
+    return replace(targets, checkpoints=tuple(names))
 
 
 def _plan(targets: Targets, request: Request, memory: int | None, target: str | None) -> None:

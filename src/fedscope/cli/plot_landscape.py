@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, get_args
 import click
 from click.core import ParameterSource
 
-from fedscope.choices import BatchNormMode, DirectionsName, Precision
+from fedscope.choices import DirectionsName, Precision
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.storage import write_text
+from fedscope.workflows.option_fields import Rule
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -44,7 +45,14 @@ EXAMPLES = {
 }
 
 
-@click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES)
+RULES: Sequence[OptionRule] = (
+    Rule("seconds", lambda v: shared.is_film(v["out"]), "but on a film (.gif, .mp4)"),
+    Rule("kind", lambda v: Path(v["out"]).suffix.lower() != ".html", "on an .html page"),
+    Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
+)
+
+
+@click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis
 @click.option("--directions", type=click.Choice(get_args(DirectionsName)), default="eigen", show_default=True,
               help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "
@@ -84,7 +92,6 @@ EXAMPLES = {
 )
 def command(
     targets: Targets,
-    bn: BatchNormMode,
     json_target: str | None,
     directions: DirectionsName,
     grid: str,
@@ -123,7 +130,7 @@ def command(
         directions=directions,
         grid=grid_sizes(grid),
         span=span,
-        bn=bn,
+        bn=targets.bn,
         metrics=tuple(dict.fromkeys(name for name in (*metrics, metric) if name != "loss")),
         adaptive=adaptive,
         precision=precision,

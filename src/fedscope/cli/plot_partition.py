@@ -8,7 +8,7 @@ import click
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings_options import settings
-from fedscope.cli.options.without_effect import flags_given
+from fedscope.cli.options.shared import flags_given
 from fedscope.cli.terminal import console
 from fedscope.figures.figure_kinds import PartitionKind
 

@@ -1,19 +1,20 @@
 """`fedscope report`: runs and all that was measured of them, as one interactive HTML file."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from fedscope.choices import BatchNormMode
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
+from fedscope.workflows.option_fields import Rule
 from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
@@ -32,7 +33,10 @@ EXAMPLES = {
 }
 
 
-@click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
+RULES: Sequence[OptionRule] = (Rule("no_compute record", lambda v: not v["dry_run"], "with --dry-run"),)
+
+
+@click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis
 @shared.out("report.html", "The .html file; an earlier one is replaced.", numbered=False)
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
@@ -55,7 +59,6 @@ EXAMPLES = {
               "repeated.")  # fmt: skip
 def command(
     targets: Targets,
-    bn: BatchNormMode,
     json_target: str | None,
     out: str,
     grid: int,
@@ -90,7 +93,7 @@ def command(
         client_probes=client_probes,
         clients=not no_clients,
         rounds=rounds,
-        bn=bn,
+        bn=targets.bn,
         compute=not no_compute,
         given=tuple(record for file in files for record in read(read_record(file), str(file))),
         lasting=lasting,

@@ -2,24 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
 
-from fedscope.choices import Against, BatchNormMode, ReadingName
+from fedscope.choices import Against
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
+from fedscope.cli.options.request_options import groups_of, options_of
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.workflows.sharpness.sharpness_request import (
-    QUANTITIES,
-    USUAL,
-    SharpnessRequest,
-    check_request,
-    chosen,
-)
+from fedscope.workflows.option_fields import Rule, asked, check_effects
+from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest, check_request, chosen
 from fedscope.workflows.sources.chosen_rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
@@ -27,12 +23,14 @@ if TYPE_CHECKING:
     from fedscope.records.sharpness_record import CorrelationRecord, SharpnessRecord
 
 Kind = Literal["values", "gap"]
-GROUPS = {
-    "Most used": ("--samples", "--only", "--against", "--figure", "--json"),
-    "What is measured": ("--rho", "--m", "--steps", "--reading", "--pairs", "--normalize-logits", "--layer",
-                         "--target", "--rounds", "--local-steps", "--kind", "--recompute"),
-    **analysis_groups,
-}  # fmt: skip
+GROUPS = groups_of(
+    SharpnessRequest,
+    {
+        "Most used": ("--samples", ..., "--against", "--figure", "--json"),
+        "What is measured": (..., "--rounds", "--local-steps", "--kind", "--recompute"),
+        **analysis_groups,
+    },
+)
 EXAMPLES = {
     "fedscope sharpness": "the usual definitions, of the newest run",
     "fedscope sharpness a b": "two runs, with paired differences",
@@ -42,30 +40,12 @@ EXAMPLES = {
 }
 
 
-@click.command("sharpness", cls=Command, groups=GROUPS, examples=EXAMPLES)
+RULES: Sequence[OptionRule] = (Rule("kind", lambda v: v["figure"], "without --figure"),)
+
+
+@click.command("sharpness", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis
-@click.option("--only", multiple=True, metavar="NAME,…",
-              help=f"These quantities, or all; may be repeated. There are {', '.join(QUANTITIES)}. "
-              f"[default: {', '.join(USUAL)}]")  # fmt: skip
-@click.option("--rho", type=click.FloatRange(0, min_open=True),
-              help="Radius or deviation of all that have one. [default: each one's own]")  # fmt: skip
-@click.option("--m", type=click.IntRange(1), default=128, show_default=True,
-              help="Samples of a batch that has a perturbation of its own (worst cases).")  # fmt: skip
-@click.option("--steps", type=click.IntRange(1), default=20, show_default=True,
-              help="Of a worst case's search.")  # fmt: skip
-@click.option("--reading", type=click.Choice(get_args(ReadingName)), default="paper", show_default=True,
-              help="Worst cases by Auto-PGD as published, for p = ∞ from vertex to vertex; or by Auto-PGD as "
-              "the program of Andriushchenko et al. has it.")  # fmt: skip
-@click.option("--pairs", type=click.IntRange(2), default=20, show_default=True,
-              help="Pairs of random perturbations; half as many for PAC-Bayes σ.")  # fmt: skip
-@click.option(
-    "--normalize-logits", is_flag=True, help="Of worst and average cases: by the norm, less the mean."
-)
-@click.option(
-    "--layer", metavar="NAME", help="Weights of relative flatness. [default: the last linear layer's]"
-)
-@click.option("--target", type=click.FloatRange(0, 1, min_open=True), default=0.1, show_default=True,
-              help="Share of accuracy that PAC-Bayes σ may cost.")  # fmt: skip
+@options_of(SharpnessRequest)
 @click.option("--against", type=click.Choice(get_args(Against)),
               help="Also Kendall's τ with the gap of the loss, or of the accuracy, between the splits, over "
               "four checkpoints or more.")  # fmt: skip
@@ -82,33 +62,23 @@ EXAMPLES = {
 def command(
     targets: Targets,
     json_target: str | None,
-    only: tuple[str, ...],
-    rho: float | None,
-    m: int,
-    steps: int,
-    reading: ReadingName,
-    pairs: int,
-    normalize_logits: bool,
-    layer: str | None,
-    target: float,
     against: Against | None,
     round_range: str | None,
     step_range: str | None,
     recompute: bool,
     figure: str | None,
     kind: Kind | None,
-    bn: BatchNormMode,
+    **options: Any,
 ) -> None:
     """Measure sharpness at checkpoints, each quantity by its paper's equation.
 
     CKPT is a file, or RUN, RUN@25, RUN@best, RUN@0, RUN@client3 of the registry; left out, the newest run.
     Several share samples and draws, and are compared in one table.
     """
-    request = SharpnessRequest(
-        only=chosen(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
-        normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, gap=against is not None,
-    )  # fmt: skip
+    quantities, gap = chosen(options["only"]), against is not None
+    request = asked(SharpnessRequest, options, only=quantities, bn=targets.bn, gap=gap)
     check_request(request)
+    check_effects(request, targets.named)
     if kind == "gap" and against is None:
         raise UserError("--kind gap draws sharpness against the gap; add --against gap or --against accuracy")
     targets = along_given(targets, round_range, step_range)

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from fedscope.cli.options import completion, config, shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.options.settings_options import settings
-from fedscope.cli.options.without_effect import flags_given
+from fedscope.cli.options.shared import flags_given
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.workflows import catalogues

@@ -15,27 +15,60 @@ from fedscope.choices import (
     ReadingName,
     Weights,
 )
-from fedscope.errors import UserError, check_choices
+from fedscope.errors import UserError
+from fedscope.workflows.option_fields import USED, Bounds, Need, check_fields, option
 
 Engine = Literal["fedscope", "pyhessian", "power"]
 LISTED = 10  # samples of the largest influence on λ_max, unless another number is asked for
+
+
+_WHAT, _WELL, _BETWEEN = "What is measured", "How precisely", "Between clients (H_N, H_D)"
+_PUBLISHED = "As the published code computes"
+_COMPARED = (Need(lambda request: request.clients, "without --clients"),)
+_UNTIL = (*_COMPARED, Need(lambda request: not request.cross_client.probes, "with --client-probes"))
+_AS_CODE = (Need(lambda request: request.reading == "code", "without --reading code"),)
+_POSITIVE = Bounds(above=0)
 
 
 @dataclass(frozen=True)
 class CrossClientRequest:
     """How clients are compared; what is None is set by the reading."""
 
-    weights: Weights | None = None
-    data: Holding | None = None
-    pairs: Pairs | None = None
-    probes: int | None = None  # per client; None: until rtol
-    rtol: float = CLIENT_RTOL  # half-widths of the intervals of H_N and H_D, relative to the values
-    max_probes: int = 128
-    aim: Reading = "parameter"  # the diagonals whose intervals rtol is about
-    overlap: int | None = None  # leading eigenvectors to compare with the global model's
+    weights: Weights | None = option(
+        None, "At each client's weights, or at the global model's. [default: client]",
+        _BETWEEN, "client-weights", needs=_COMPARED,
+    )  # fmt: skip
+    data: Holding | None = option(
+        None, "On each client's own training rows, or on the same for all. [default: own; code: global]",
+        _BETWEEN, "client-data", needs=_COMPARED,
+    )  # fmt: skip
+    pairs: Pairs | None = option(
+        None, "Pairs averaged over. [default: distinct; code: all_including_self]", _BETWEEN, needs=_COMPARED
+    )
+    rtol: float = option(
+        CLIENT_RTOL, "Half-width of the 95 % intervals of H_N and H_D, relative to their values.",
+        _BETWEEN, "client-rtol", bounds=_POSITIVE, needs=_UNTIL,
+    )  # fmt: skip
+    max_probes: int = option(
+        128, "Probes per client at which --client-rtol gives up.",
+        _BETWEEN, "client-max-probes", bounds=Bounds(least=16), needs=_UNTIL,
+    )  # fmt: skip
+    probes: int | None = option(
+        None, "Fixed number of probes per client, instead of --client-rtol; half as many products more find "
+        "what they need not estimate.",
+        _BETWEEN, "client-probes", bounds=Bounds(least=3), needs=_COMPARED,
+    )  # fmt: skip
+    aim: Reading = option(
+        "parameter", "The diagonals whose intervals --client-rtol is about.",
+        _BETWEEN, "client-diagonal", needs=_UNTIL,
+    )  # fmt: skip
+    overlap: int | None = option(
+        None, "With --clients: overlap of each client's top K eigenvectors with the global model's.",
+        _BETWEEN, metavar="K", bounds=Bounds(least=1), needs=_COMPARED,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_choices(CrossClientRequest, **vars(self))
+        check_fields(self)
 
     def settled(self, reading: ReadingName) -> "CrossClientRequest":
         return replace(
@@ -50,11 +83,16 @@ class CrossClientRequest:
 class Resampling:
     """Which samples a product of reading ``code`` sees."""
 
-    batches: int | None = 10  # of each product; None: all of the loader
+    batches: int | None = option(
+        10, "--reading code: batches of one product.", _PUBLISHED, "product-batches", metavar="N|all",
+        needs=_AS_CODE,
+    )  # fmt: skip
     batch_size: int | None = None  # None: the run's
     samples: int | None = None  # that the loader goes through; None: all
-    augment: bool = True
-    resample: bool = True  # False: every product sees the batches of the first
+    augment: bool = option(True, "--reading code.", _PUBLISHED, needs=_AS_CODE)
+    resample: bool = option(  # False: every product sees the batches of the first
+        True, "--reading code: other batches in every product.", _PUBLISHED, needs=_AS_CODE
+    )
     seed: int = 1  # of the loader, and of the vectors
 
 
@@ -62,27 +100,63 @@ class Resampling:
 class Request:
     """What to measure, and how well."""
 
-    top_k: int = 1
-    both_ends: bool = False  # also the k smallest
-    layers: bool = False  # also λ_max of each layer's own block
-    blocks: bool = False  # also that of each block of a stack, such as a transformer's
-    warm: bool = False  # eigenvalues may begin at the eigenvectors of the round before, and are not certified
-    tol: float = 1e-3
-    probes: int | None = None  # fixed number of trace probes; None: until trace_rtol
-    trace_rtol: float = 0.05
-    density: bool = False
-    preconditioned: bool = False  # also λ_max of P⁻¹H of an adaptive server
-    influence: int | None = None  # how many of the samples that make λ_max are listed; None: nothing of them
-    clients: bool = False
+    top_k: int = option(1, "Largest eigenvalues.", USED, bounds=Bounds(least=1))
+    clients: bool = option(False, "Also compare the curvature of the run's clients: H_N, H_D.", USED)
+    density: bool = option(False, "Also estimate the eigenvalue density.", USED)
+    influence: int | None = option(
+        None, "Also which samples make λ_max: the shares of classes and clients, and the K largest of single "
+        f"samples, {LISTED} if K is left out.",
+        _WHAT, metavar="K", bounds=Bounds(least=1),
+    )  # fmt: skip
+    both_ends: bool = option(False, "Also the --top-k smallest eigenvalues.", _WHAT)
+    layers: bool = option(False, "Also λ_max of each layer's own diagonal block.", _WHAT)
+    blocks: bool = option(False, "Also λ_max of each block of a stack, such as a transformer's.", _WHAT)
+    preconditioned: bool = option(
+        False, "Also λ_max of P⁻¹H, with P = diag(√s + ε) of a FedAdam, FedYogi or FedAdagrad server, and "
+        "the largest that its steps are stable at.", _WHAT,
+    )  # fmt: skip
+    parameters: tuple[str, ...] = option(
+        (), "Only the block of parameters with such names, such as 'layer3.*'; may be repeated. "
+        "[default: all]", _WHAT, metavar="PATTERN",
+    )  # fmt: skip
+    operator: OperatorName = option(
+        "hessian", "Hessian, generalised Gauss–Newton, empirical Fisher, or the Fisher of labels that the "
+        "model draws.", _WHAT,
+    )  # fmt: skip
+    engine: Engine = option(
+        "fedscope", "Our own estimators, PyHessian's, or deflated power iteration of 20 products, as in "
+        "hessian-eigenthings; the eigenvalues of the last two have no error bars.", _WHAT,
+    )  # fmt: skip
+    reading: ReadingName = option(
+        "paper", "As the FedAlign paper defines the metrics, or as its scripts compute them.", _WHAT
+    )
+    tol: float = option(
+        1e-3, "Residual of each eigenpair, relative to λ_max; of several, at most 0.5 % of its own.",
+        _WELL, bounds=Bounds(above=0, most=1),
+        needs=(Need(lambda r: r.engine != "power", "with --engine power, which takes 20 products"),),
+    )  # fmt: skip
+    probes: int | None = option(
+        None, "Fixed number of trace probes, instead of --trace-rtol.", _WELL, bounds=Bounds(least=2)
+    )
+    trace_rtol: float = option(
+        0.05, "Standard error of the trace, relative to its value.", _WELL, bounds=_POSITIVE,
+        needs=(
+            Need(lambda r: not r.probes, "with --probes"),
+            Need(lambda r: r.estimates_trace, "with --engine pyhessian or --reading code"),
+        ),
+    )  # fmt: skip
+    products: ProductsName = option(
+        "exact", "Hessian–vector products by double backward, or by differences of gradients, for networks "
+        "without a second derivative; their error is in residual and interval.", _WELL,
+    )  # fmt: skip
     cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
-    reading: ReadingName = "paper"
     resampling: Resampling = field(default_factory=Resampling)  # of reading code
-    engine: Engine = "fedscope"
-    operator: OperatorName = "hessian"
-    products: ProductsName = "exact"
-    parameters: tuple[str, ...] = ()  # patterns of names; none: all parameters
+    warm: bool = False  # eigenvalues may begin at the eigenvectors of the round before, and are not certified
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def eigenpairs(self) -> int:

@@ -1,27 +1,18 @@
 """Rules that refuse settings without effect beside others."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 from fedscope.checkpoints.file.kept_steps import KeptSteps
-from fedscope.errors import UserError
+from fedscope.workflows.option_fields import Rule, check
 
 if TYPE_CHECKING:
     from fedscope.checkpoints.file.settings import Settings
 
-Values = TypeVar("Values")
 _WITHIN = "as the rate never falls in {0.rounds} rounds, {0.lr_warmup} of them warm-up"
 _DIVIDING = ("alpha", "exhausted", "phi", "rho", "shards", "classes_per_client")
-
-
-class Rule(NamedTuple, Generic[Values]):
-    """When parameters have an effect, and what the refusal says otherwise."""
-
-    parameters: str
-    have_effect: Callable[[Values], object]
-    why: str  # {0} stands for the values
 
 
 def _is_read(parameter: str, settings: "Settings") -> bool:
@@ -82,14 +73,3 @@ SETTINGS: "tuple[Rule[Settings], ...]" = (
 
 def check_settings(settings: "Settings", named: Mapping[str, str]) -> None:
     check(SETTINGS, named, settings)
-
-
-def check(rules: Sequence[Rule[Values]], given: Mapping[str, str], values: Values) -> None:
-    """Refuse parameters without effect, among those ``given``: each with its flag."""
-    for rule in rules:
-        flags = [given[name] for name in rule.parameters.split() if name in given]
-        if flags and not rule.have_effect(values):
-            why, needed = rule.why.format(values), rule.why.partition("without ")[2]
-            have, it = ("have", "them") if flags[1:] else ("has", "it")
-            add = f", or add {needed}" if needed else ""
-            raise UserError(f"{', '.join(flags)} {have} no effect {why}; leave {it} out{add}")

@@ -59,7 +59,7 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Sequence[str]]]] = {
         "client_rtol": (["--client-rtol", "0.5"], CLIENTS),
         "client_max_probes": (["--client-max-probes", "16"], CLIENTS),
         "client_probes": (["--client-probes", "16"], CLIENTS),
-        "aim": (["--client-diagonal", "tensor"], CLIENTS),
+        "client_diagonal": (["--client-diagonal", "tensor"], CLIENTS),
         "overlap": (["--overlap", "1"], CLIENTS),
         "product_batches": (["--product-batches", "all"], CODE),
         "augment": (["--no-augment"], CODE),

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich_click import RichCommand, RichGroup, RichOptionPanel
 
-from fedscope.cli.options.without_effect import check_unused
+from fedscope.cli.options.shared import flags_given
 from fedscope.cli.terminal.readable import readable
 from fedscope.cli.terminal.verbosity import FLAGS
 from fedscope.errors import suggestion
+from fedscope.workflows.option_fields import Rule, check
 from fedscope.workflows.requests import LISTED
 
 if TYPE_CHECKING:
     from rich_click import RichContext, RichHelpFormatter
 
+OptionRule = Rule[dict[str, Any]]  # of the parameters' values, by name
 HELP = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": 110,
@@ -62,6 +64,9 @@ class Command(RichCommand):
     Args:
         groups: titles, each with flags of the command, in the order of the help; the other options come last.
         examples: command lines, each with what it is for.
+        rules: when its own options have an effect. Given on the command line without one they are refused;
+            a value from a default, the environment or a file is never, nor an option that a ``--no-…`` after
+            it takes back: a command may be run again with more options.
     """
 
     def __init__(
@@ -69,11 +74,12 @@ class Command(RichCommand):
         *args: Any,
         groups: Mapping[str, Sequence[str]] | None = None,
         examples: Mapping[str, str] | None = None,
+        rules: Sequence[OptionRule] = (),
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         self.panels = [RichOptionPanel(title, options=list(flags)) for title, flags in (groups or {}).items()]
-        self.examples = examples or {}
+        self.examples, self.rules = examples or {}, rules
         for param in self.params:
             if isinstance(param.type, click.IntRange | click.FloatRange) and param.metavar is None:
                 param.metavar = param.type.name.split()[0].upper()  # not click's INTEGER RANGE
@@ -90,8 +96,8 @@ class Command(RichCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, unless an option that was given has no effect."""
-        check_unused(ctx)
+        """Run the command, unless an option of its own that was given has no effect."""
+        check(self.rules, flags_given(ctx), ctx.params)
         return super().invoke(ctx)
 
     def get_help(self, ctx: click.Context) -> str:

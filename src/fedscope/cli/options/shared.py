@@ -31,6 +31,20 @@ data_dir = click.option(
 )
 
 
+def flags_given(context: click.Context) -> dict[str, str]:
+    """Return what was given on the command line: the parameters' names, each with its flag."""
+    return {
+        str(param.name): param.opts[0]
+        for param in context.command.params
+        if context.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    }
+
+
+def is_film(target: str | None) -> bool:
+    """Say whether a file that is to be drawn is a film."""
+    return Path(target or "").suffix.lower() in (".gif", ".mp4")
+
+
 def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:
     """Return the file that an option names, if it can be written: said before the work, not after it."""
     if target not in (None, "-"):

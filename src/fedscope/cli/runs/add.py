@@ -9,13 +9,28 @@ import click
 
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
 from fedscope.cli.terminal import console
+from fedscope.workflows.option_fields import Rule
+
+
+def _is_known(dataset: str) -> bool:
+    from fedscope.data.sets.dataset_catalogue import DATASETS
+
+    return dataset in DATASETS
+
+
+_OWN: OptionRule = Rule(
+    "augmentation data_dir",
+    lambda v: ":" not in v["model"] or _is_known(v["dataset"]),
+    "with a network of your own on data that fedscope lacks",
+)
 
 
 @click.command(
     "add",
     cls=Command,
+    rules=(_OWN,),
     examples={
         "fedscope runs add w.pt --model resnet20 --dataset cifar10 --name w": "another program's weights"
     },

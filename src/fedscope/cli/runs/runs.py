@@ -14,13 +14,14 @@ from fedscope.checkpoints.registry.best import best, chosen_on
 from fedscope.checkpoints.registry.deletion import delete_checkpoints, delete_clients, delete_steps
 from fedscope.checkpoints.registry.run_registry import COLUMNS, Row, RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.command import CommandGroup
+from fedscope.cli.options.command import CommandGroup, OptionRule
 from fedscope.cli.runs import add
 from fedscope.cli.runs.files import export_command, import_command, verify_command
 from fedscope.cli.runs.show import show_command
 from fedscope.cli.runs.travel import pull_command, push_command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError, suggestion
+from fedscope.workflows.option_fields import Rule
 
 _TEXTS = 7  # columns of names and words
 _DROP = ("tags", "clients", "created", "partition", "model", "best", "rounds", "dataset", "done", "status")
@@ -153,7 +154,7 @@ def diff(first: str, second: str, registry: Path, json_target: str | None) -> No
         console.print_table(f"{first} and {second}", ["differs", first, second], cells, text_columns=3)
 
 
-@command.command("tag")
+@command.command("tag", rules=(Rule("remove", lambda v: v["tags"], "without tags"),))
 @click.argument("run", shell_complete=completion.runs)
 @click.argument("tags", nargs=-1)
 @click.option("--remove", is_flag=True, help="Take the tags away.")
@@ -169,7 +170,12 @@ def tag(run: str, tags: tuple[str, ...], remove: bool, registry: Path) -> None:
     print(" ".join(found.tags()) or "no tags")
 
 
-@command.command("delete")
+_CLIENTS: OptionRule = Rule(
+    "local_steps", lambda v: not v["clients"], "with --clients, which deletes them too"
+)
+
+
+@command.command("delete", rules=(_CLIENTS,))
 @click.argument("runs", nargs=-1, required=True, shell_complete=completion.runs)
 @click.option("--clients", is_flag=True, help="Only the clients' models; the rest of the run stays.")
 @click.option("--local-steps", is_flag=True, help="Only the models inside the clients' training.")

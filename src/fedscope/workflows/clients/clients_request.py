@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError, suggestion
+from fedscope.workflows.option_fields import Bounds, check_fields, option
 
 Measure = Literal[
     "loss", "lambda_max", "trace", "alignment", "drift", "noise", "critical", "barriers", "overlap",
@@ -14,7 +15,7 @@ Measure = Literal[
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 FAST: tuple[Measure, ...] = ("loss", "lambda_max", "trace", "alignment", "drift")
 SAMPLES = 512  # of each client and of the global loss
-TOL, PROBES, TOP_K = 1e-2, 16, 5
+_WHAT, _WELL = "What is measured", "How precisely"
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,22 @@ class ClientsRequest:
     """What to measure, and how well."""
 
     only: tuple[Measure, ...] = FAST
-    top_k: int = TOP_K  # eigenvectors of the spaces of alignment and overlap
-    tol: float = TOL  # residual of each eigenpair, relative to λ_max
-    probes: int = PROBES  # of each trace
-    anchor: Anchor = "start"  # what updates are from
-    start: bool = False  # also λ_max and trace at the model that the round began with
+    anchor: Anchor = option(
+        "start", "What updates are from: the model that the round began with, or its result.", _WHAT
+    )
+    start: bool = option(False, "Also λ_max and trace at the model that the round began with.", _WHAT)
+    top_k: int = option(
+        5, "Eigenvectors of the spaces of alignment and overlap.", _WHAT, bounds=Bounds(least=1)
+    )
+    tol: float = option(
+        1e-2, "Residual of each eigenpair, relative to λ_max.", _WELL, bounds=Bounds(above=0, most=1)
+    )
+    probes: int = option(16, "Of each trace.", _WELL, bounds=Bounds(least=2))
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def chosen(text: str) -> tuple[Measure, ...]:

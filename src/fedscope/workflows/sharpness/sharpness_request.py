@@ -6,7 +6,9 @@ from typing import Literal
 
 from fedscope.choices import BatchNormMode, ReadingName
 from fedscope.errors import UserError, suggestion
+from fedscope.workflows.option_fields import USED, Bounds, Need, check_fields, option
 
+_WHAT = "What is measured"
 Family = Literal[
     "worst", "average", "low_pass", "pac_bayes", "fisher_rao", "relative_flatness", "curvature", "blocks"
 ]
@@ -54,22 +56,61 @@ USUAL = (
 )  # fmt: skip
 
 
+def _of(families: str, why: str) -> tuple[Need]:
+    """Return when a field has an effect: where a quantity of one of the families is asked for."""
+    return (Need(lambda request: {QUANTITIES[n].family for n in request.names} & {*families.split()}, why),)
+
+
+_SEARCHES = (
+    Need(
+        lambda request: any(QUANTITIES[name].family == "worst" for name in request.names if name != "sam"),
+        "without Auto-PGD, such as --only worst_l2",
+    ),
+)
+
+
 @dataclass(frozen=True)
 class SharpnessRequest:
     """What to measure, and with what."""
 
-    only: tuple[str, ...] = ()  # names, or ``all``; none: the usual ones
-    rho: float | None = None  # of all quantities that have a radius; None: each one's own
-    m: int = 128  # samples of a batch of its own perturbation
-    steps: int = 20  # of a worst case's search
-    reading: ReadingName = "paper"  # of Auto-PGD: as published, or as Andriushchenko et al.'s program has it
-    pairs: int = 20  # of draws
-    normalize_logits: bool = False  # of the worst and the average case
-    layer: str | None = None  # weights of relative flatness; None: the last linear layer
-    target: float = 0.1  # of PAC-Bayes σ: share of accuracy
+    only: tuple[str, ...] = option(
+        (), f"These quantities, or all; may be repeated. There are {', '.join(QUANTITIES)}. "
+        f"[default: {', '.join(USUAL)}]", USED, metavar="NAME,…",
+    )  # fmt: skip
+    rho: float | None = option(
+        None, "Radius or deviation of all that have one. [default: each one's own]", _WHAT,
+        bounds=Bounds(above=0),
+    )  # fmt: skip
+    m: int = option(
+        128, "Samples of a batch that has a perturbation of its own (worst cases).", _WHAT,
+        bounds=Bounds(least=1), needs=_of("worst", "without a worst case, such as --only sam"),
+    )  # fmt: skip
+    steps: int = option(20, "Of a worst case's search.", _WHAT, bounds=Bounds(least=1), needs=_SEARCHES)
+    reading: ReadingName = option(
+        "paper", "Worst cases by Auto-PGD as published, for p = ∞ from vertex to vertex; or by Auto-PGD as "
+        "the program of Andriushchenko et al. has it.", _WHAT, needs=_SEARCHES,
+    )  # fmt: skip
+    pairs: int = option(
+        20, "Pairs of random perturbations; half as many for PAC-Bayes σ.", _WHAT, bounds=Bounds(least=2),
+        needs=_of("average low_pass pac_bayes", "where nothing is drawn in pairs"),
+    )  # fmt: skip
+    normalize_logits: bool = option(
+        False, "Of worst and average cases: by the norm, less the mean.", _WHAT,
+        needs=_of("worst average", "without worst and average cases"),
+    )  # fmt: skip
+    layer: str | None = option(
+        None, "Weights of relative flatness. [default: the last linear layer's]", _WHAT, metavar="NAME"
+    )
+    target: float = option(
+        0.1, "Share of accuracy that PAC-Bayes σ may cost.", _WHAT, bounds=Bounds(above=0, most=1),
+        needs=_of("pac_bayes", "without --only pac_bayes"),
+    )  # fmt: skip
     bn: BatchNormMode = "eval"
     gap: bool = False  # also loss and accuracy on both splits
     versions: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ from fedscope.models.pretrained import lora_adapters, networks
 from fedscope.models.users_network import network
 from fedscope.pretrained import CONFIG, folder, is_data, is_network
 from fedscope.process import use_device
+from fedscope.workflows.option_fields import Rule, check
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import SAMPLES, Targets
-from fedscope.workflows.unused import Rule, check
 
 _FOLDER = Rule[bool]("data_dir", lambda own: not own, "with --data")
 _SPLIT = Rule[bool]("split", lambda own: not own, "with --data")
