@@ -75,19 +75,20 @@ def test_a_training_that_diverged_is_told_below_the_table_with_the_mend(
     assert re.search(r"^short/short +│ failed +│ s/short/short.json$", failed.out, re.MULTILINE)
     assert max(map(len, failed.out.splitlines())) <= 80
     told = " ".join(failed.out.split())
-    assert "short/short: diverged in round 1; lower its lr or give clip, and either delete the run" in told
-    assert "`fedscope runs delete short-short`" in told
+    assert "short/short: Error: loss or weights not finite: short-short in round 1 diverged" in told
+    assert "train anew with --lr below 1e+30, or with --clip" in told
+    assert "once its run is deleted or its group has another name" in failed.err
     again = fedscope("sweep", "s.toml", "--registry", "runs", "--json", "-").json[0]
     log = Path(again["log"]).read_text()
     assert "not finite" in log  # the first start's reason
     assert "cannot be continued" in log
+    Path("s.toml").write_text(TRAIN.replace(", lr = 1e30", ""))
+    refused = fedscope("sweep", "s.toml", "--registry", "runs")
+    assert (refused.code, "short/short: the run short-short began with --lr;" in refused.err) == (2, True)
+    assert Path(again["log"]).read_text() == log
     Path("s.toml").write_text(TRAIN.replace("1e30", "0.01"))
     refused = fedscope("sweep", "s.toml", "--registry", "runs")
-    assert (
-        refused.code,
-        "short/short: the run short-short began with other options: --lr" in refused.err,
-    ) == (2, True)
-    assert Path(again["log"]).read_text() == log
+    assert (refused.code, "lr 1e+30 → 0.01" in refused.out) == (2, True), refused.out
     assert fedscope("runs", "delete", "short-short", "--yes", "--registry", "runs").code == 0
     done = fedscope("sweep", "s.toml", "--registry", "runs", "--json", "-")
     assert (done.code, done.json[0]["done"]) == (0, True), done.err

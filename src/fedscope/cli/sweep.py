@@ -10,9 +10,8 @@ from fedscope.cli.options import shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.workflows.sweep import file, local, slurm
-from fedscope.workflows.sweep.begun import check_begun
-from fedscope.workflows.sweep.jobs import Job, expand, frozen
+from fedscope.workflows.sweep import file, slurm
+from fedscope.workflows.sweep.jobs import Job, frozen, run_all
 
 EXAMPLES = {
     "fedscope sweep sweep.toml --dry-run": "the command lines, and which are done",
@@ -56,9 +55,10 @@ def command(
         return
     out = out or path.with_suffix("")
     content = file.read(path)
-    jobs = expand(content, registry, out, threads, _off)
+    jobs = [Job(*one) for one in file.expand(content, registry, out, threads, _off).items()]
     check(jobs)
-    check_begun(jobs, out)
+    for job in jobs:
+        job.check(out)
     if again and not dry_run:
         for job in jobs:
             job.forget(out)
@@ -72,37 +72,39 @@ def command(
             console.note(f"hand it in with: sbatch {shlex.quote(str(batch))}")
             print(batch)
         return
-    faults = local.run_all(jobs, out, workers=workers, say=console.note)
+    faults = run_all(jobs, out, workers=workers, say=console.note)
     if not console.in_json(json_target, _record(jobs, out, faults)):
         console.show(_ended(jobs, out, faults))
     if faults:
         raise UserError(
-            f"{len(faults)} of {len(jobs)} jobs failed; mend that, and the same command runs them again"
+            f"{len(faults)} of {len(jobs)} jobs failed; mend that, and the same command runs them again (a "
+            "training with other settings, once its run is deleted or its group has another name)"
         )
+
+
+def _resolved(words: Sequence[str]) -> tuple[click.Context, click.Command, list[str]]:
+    root = click.get_current_context().find_root()
+    assert isinstance(root.command, click.Group)
+    _, own, rest = root.command.resolve_command(root, list(words))
+    assert own
+    return root, own, rest
 
 
 def _off(command: str, flag: str) -> str | None:
     """Return the flag that turns an option of a command off, such as ``--no-nesterov``; None: it has none."""
-    root = click.get_current_context().find_root()
-    assert isinstance(root.command, click.Group)
-    own = root.command.get_command(root, command)
-    options = [one for one in (own.params if own else ()) if flag in one.opts]
-    return next((name for one in options for name in one.secondary_opts), None)
+    _, own, _ = _resolved([command])
+    return next((name for one in own.params if flag in one.opts for name in one.secondary_opts), None)
 
 
 def check(jobs: Sequence[Job]) -> None:
     """Parse every command line as it will be parsed, so that a wrong option is said before any job runs."""
-    root = click.get_current_context().find_root()
-    assert isinstance(root.command, click.Group)
     for job in jobs:
-        name, own, words = root.command.resolve_command(root, list(job.words))
-        assert own
+        root, own, words = _resolved(job.words)
         try:
-            own.make_context(name, words, parent=root)
-        except click.ClickException as error:
-            raise UserError(f"{job.name}: {error.format_message()}") from error
-        except UserError as error:
-            raise UserError(f"{job.name}: {error}") from error
+            own.make_context(job.words[0], words, parent=root)
+        except (click.ClickException, UserError) as error:
+            said = error.format_message() if isinstance(error, click.ClickException) else error
+            raise UserError(f"{job.name}: {said}") from error
 
 
 def _run_task(path: Path, task: int) -> None:
@@ -110,11 +112,10 @@ def _run_task(path: Path, task: int) -> None:
     if task >= len(jobs):
         raise UserError(f"{path} has {len(jobs)} jobs, from 0 to {len(jobs) - 1}; there is no {task}")
     job, out = jobs[task], path.parent
-    check_begun([job], out)
-    code = local.Processes().run(job, out)
-    print(f"{job.name}: {'done' if code == 0 else local.reason(job, out, code)}")
-    if code:
-        raise click.exceptions.Exit(code)
+    job.check(out)
+    faults = run_all([job], out, workers=1, say=print)
+    if faults:
+        raise click.exceptions.Exit(2)
 
 
 def _record(jobs: Sequence[Job], out: Path, faults: dict[str, str]) -> list[dict[str, object]]:

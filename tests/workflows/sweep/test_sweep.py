@@ -2,10 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,10 @@ import pytest
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.storage import MOST_BYTES
+from fedscope.workflows.sweep import file
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read
-from fedscope.workflows.sweep.jobs import Job, expand, freeze, frozen
-from fedscope.workflows.sweep.local import INTERRUPTED, Processes, reason, run_all
-from fedscope.workflows.sweep.slurm import ranges, write
+from fedscope.workflows.sweep.jobs import Job, freeze, frozen, reason, run_all
+from fedscope.workflows.sweep.slurm import write
 
 # stands for fedscope: writes what it was called with, and ends with the code that its first word names
 ECHO = (sys.executable, "-c", "import sys; print(*sys.argv[1:]); sys.exit(int(sys.argv[1]))")
@@ -24,6 +25,13 @@ ECHO = (sys.executable, "-c", "import sys; print(*sys.argv[1:]); sys.exit(int(sy
 
 def sweep(**fields: object) -> SweepFile:
     return SweepFile.read(fields)
+
+
+def expand(
+    asked: SweepFile, registry: Path, out: Path, threads: int,
+    off: Callable[[str, str], str | None] = lambda command, flag: None,
+) -> list[Job]:  # fmt: skip
+    return [Job(*one) for one in file.expand(asked, registry, out, threads, off).items()]
 
 
 def words(job: Job) -> str:
@@ -101,6 +109,7 @@ def test_a_file_of_each_job_s_own() -> None:
         ("[jobs.a]\ncommand = 'hessian'", "jobs.a has no checkpoint; name some"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [] }", "each.tol has no value"),
         ("[jobs.a]\ncommand = 'train'\noptions = { name = 'x' }", "jobs.a: the sweep itself gives --name"),
+        ("[jobs.a]\ncommand = 'train'\noptions = { seeds = '0,1' }", "instead of --seeds write each = {"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [1, 1] }", "are called a/a"),
     ],
 )  # fmt: skip
@@ -127,56 +136,105 @@ def test_what_failed_runs_again_and_what_is_done_does_not(tmp_path: Path) -> Non
     assert not jobs[0].done(tmp_path)
 
 
-def test_stopping_ends_every_process(tmp_path: Path) -> None:
-    sleeper = (sys.executable, "-c", "import sys, time; print('up', flush=True); time.sleep(60)")
-    processes, codes = Processes(sleeper), list[int]()
-    jobs = [Job("a", ("x",)), Job("b", ("x",))]
-    threads = [
-        threading.Thread(target=lambda j=job: codes.append(processes.run(j, tmp_path))) for job in jobs
-    ]
-    for thread in threads:
-        thread.start()
-    while not all(job.log(tmp_path).exists() and job.log(tmp_path).read_text() for job in jobs):
+SWEEP = """
+import sys
+from pathlib import Path
+from fedscope.workflows.sweep.jobs import Job, run_all
+program = (sys.executable, "-c", sys.argv[2])
+jobs = [Job(name, ("x",)) for name in "abc"]
+run_all(jobs, Path(sys.argv[1]), workers=2, say=print, program=program)
+"""
+SLEEPER = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+
+
+def test_an_interruption_ends_every_process(tmp_path: Path) -> None:
+    sweep = subprocess.Popen([sys.executable, "-c", SWEEP, str(tmp_path), SLEEPER], stderr=subprocess.DEVNULL)
+    logs = [tmp_path / "a.log", tmp_path / "b.log"]
+    while not all(log.exists() and log.read_text().count("\n") == 2 for log in logs):
         time.sleep(0.01)
-    processes.stop()
-    for thread in threads:
-        thread.join(20)
-    assert len(codes) == 2
-    assert all(codes)
-    assert not any(job.done(tmp_path) for job in jobs)
-    assert processes.run(jobs[0], tmp_path) == INTERRUPTED  # none begins later
+    sweep.send_signal(signal.SIGINT)
+    assert sweep.wait(20)
+    for log in logs:
+        child, deadline = int(log.read_text().split("\n")[1]), time.monotonic() + 20
+        while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not Path(f"/proc/{child}").exists()
+    assert not (tmp_path / "c.log").exists()
+    assert not any(Job(name, ("x",)).done(tmp_path) for name in "abc")
 
 
-def test_an_interrupted_training_is_resumed(run: RunFolder) -> None:
-    line = ("train", "--rounds", "9", "--registry", str(run.root), "--threads", "1", "--name")
-    assert Job("x", (*line, "none")).now() == (*line, "none")
-    assert Job("x", (*line, run.name)).now() == (*line, run.name)  # it is finished: the command says so
-    final = run.final.read_bytes()
-    run.final.unlink()
-    try:
-        assert Job("x", (*line, run.name)).now() == (
-            "train", "--resume", "--registry", str(run.root), "--name", run.name,
-        )  # fmt: skip
-    finally:
-        run.final.write_bytes(final)
+def test_a_log_keeps_what_earlier_starts_printed(tmp_path: Path) -> None:
+    job, heard = Job("g/a", ("why not",)), list[str]()
+    for code in ("print('first'); raise SystemExit(3)", "raise SystemExit(4)", "print('last')"):
+        faults = run_all([job], tmp_path, workers=1, say=heard.append, program=(sys.executable, "-c", code))
+    assert heard == ["1/1 g/a: first", "1/1 g/a: ended with code 4", "1/1 g/a: done"]
+    line = "$ fedscope 'why not'\n"
+    assert job.log(tmp_path).read_text() == f"{line}first\n{line}{line}last\n"
+    assert faults == {}
 
 
-def test_a_training_that_outlived_its_sweep_is_done(run: RunFolder, tmp_path: Path) -> None:
-    line = ("train", "--registry", str(run.root), "--name", run.name)
-    stranger = Job("x", line)
-    stranger.begin(tmp_path)  # of a run that was there before
-    assert not stranger.done(tmp_path)
-    final = run.final.read_bytes()
-    run.final.unlink()
-    try:
-        Job("y", line).begin(tmp_path)
-        assert not Job("y", line).done(tmp_path)
-    finally:
-        run.final.write_bytes(final)
-    assert Job("y", line).done(tmp_path)  # the sweep was killed, and its child went on
-    Job("y", line).forget(tmp_path)
-    assert Job("y", line).done(tmp_path)  # --again trains nothing
-    assert not Job("y", (*line, "--seed", "1")).done(tmp_path)
+def test_a_job_that_is_done_when_its_turn_comes_does_not_begin(tmp_path: Path) -> None:
+    """The first job marks the second one done, as another sweep of the same file may."""
+    second = Job("b", ("x",))
+    second.finish(tmp_path)
+    state = tmp_path / "b.state"
+    written = state.read_text()
+    state.unlink()
+    code = f"import pathlib; pathlib.Path({str(state)!r}).write_text({written!r})"
+    program = (sys.executable, "-c", code)
+    assert run_all([Job("a", ("x",)), second], tmp_path, workers=1, say=print, program=program) == {}
+    assert (tmp_path / "a.log").exists()
+    assert not (tmp_path / "b.log").exists()
+
+
+def training(run: RunFolder, *options: str, name: str = "", threads: int = 1) -> Job:
+    common = ("--registry", str(run.root), "--threads", str(threads), "--name", name or run.name)
+    return Job("g/a", ("train", *options, *common, "--json", "out/g/a.json"))
+
+
+LINE = ("--rounds", "9", "--nesterov")
+
+
+def test_a_training_whose_run_is_there_goes_on(run: RunFolder, tmp_path: Path) -> None:
+    new, there = training(run, *LINE, name="none"), training(run, *LINE)
+    assert new.now() == new.words
+    rest = ("--registry", str(run.root), "--name", run.name, "--json", "out/g/a.json")
+    assert there.now() == ("train", "--resume", *LINE, *rest)  # the threads are the run's
+    there.begin(tmp_path)
+    assert there.kept(tmp_path) is None  # it is no run of this sweep's
+    there.finish(tmp_path)
+    assert there.done(tmp_path)
+    there.forget(tmp_path)
+    assert there.done(tmp_path)  # --again trains nothing
+    assert not training(run, *LINE, "--seed", "1").done(tmp_path)
+    new.finish(tmp_path)
+    assert not new.done(tmp_path)  # its run was deleted
+
+
+def test_a_run_that_began_with_options_that_are_gone_is_refused(run: RunFolder, tmp_path: Path) -> None:
+    begun = training(run, *LINE, "--workers", "2", "--log", "wandb")
+    with pytest.raises(UserError, match=r"g/a: the run tiny is there, and this sweep has not begun it; dele"):
+        begun.check(tmp_path)
+    begun.finish(tmp_path)
+    before = begun.kept(tmp_path)
+    with pytest.raises(UserError) as refused:
+        training(run, "--lr", "0.05").check(tmp_path)
+    assert str(refused.value) == (
+        "g/a: the run tiny began with --rounds, --nesterov; restore the file, delete the run (`fedscope runs "
+        "delete tiny`), or give the group of jobs another name"
+    )
+    training(run, *LINE, "--lr", "0.05").check(tmp_path)  # `train --resume` refuses what the run has not
+    assert begun.kept(tmp_path) == before
+    gone = training(run, *LINE, name="gone")
+    gone.finish(tmp_path)
+    training(run, name="gone").check(tmp_path)  # after its run is deleted a job begins anew
+
+
+def test_measurements_take_other_options(tmp_path: Path) -> None:
+    Job("g/a", ("hessian", "tiny", "--tol", "0.1")).finish(tmp_path)
+    edited = Job("g/a", ("hessian", "tiny"))
+    edited.check(tmp_path)
+    assert not edited.done(tmp_path)
 
 
 def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
@@ -187,7 +245,7 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
                                                                    "requeue": False}}
     )  # fmt: skip
     text = write(jobs, asked, tmp_path, "s").read_text()
-    assert "#SBATCH --array=0-2,4-5%4\n" in text
+    assert "#SBATCH --array=0-4%4\n" in text
     assert "#SBATCH --time=1:00\n" in text
     assert "#SBATCH --exclusive\n" in text
     assert "#SBATCH --mem=0\n" in text
@@ -195,7 +253,7 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
     assert text.index("module load x") < text.index("--task")
     (listed,) = tmp_path.glob("jobs-*.json")
     assert str(listed) in text
-    assert frozen(listed) == jobs
+    assert frozen(listed) == [*jobs[:3], *jobs[4:]]
     with pytest.raises(UserError, match=r"slurm\.options\.array is set by the sweep"):
         write(jobs, Slurm.read({"options": {"array": "0-3"}}), tmp_path, "s")
     for job in jobs:
@@ -238,11 +296,6 @@ def test_an_option_that_is_off_is_said_where_the_command_can_say_it() -> None:
     (found,) = expand(sweep(jobs=jobs), Path("reg"), Path("out"), 1, lambda *one: off.get(one))
     assert found.words[:2] == ("train", "--no-nesterov")
     assert "--compile" not in found.words
-
-
-def test_ranges_are_slurm_s() -> None:
-    assert ranges([0]) == "0"
-    assert ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
 
 
 def test_a_list_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -1,38 +1,32 @@
-"""The jobs of a sweep: a command line each, and where its result, its log and its mark lie."""
+"""The jobs of a sweep: a command line each, run here or as a list that the tasks of an array read.
+
+A job that is done is not run again, and a training goes on with its run: the file may change meanwhile, and
+`fedscope train --resume` refuses a run that began with other settings.
+"""
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 
-from fedscope.checkpoints.file.fields import checked_name
-from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.storage import read_bytes, remove, write_text
+from fedscope.storage import appended, read_bytes, read_end, remove, write_text
 from fedscope.storage.limits import parse_json
-from fedscope.workflows.sweep.file import COMMANDS, Jobs, SweepFile, Value
+from fedscope.workflows.sweep.file import COMMANDS
 
 JOBS = "jobs-{}.json"  # a frozen list, from which the tasks of an array read, named by its content
-OURS = ("registry", "threads", "name", "json")  # options that a sweep gives every command
-_JOB = "{job}"
-Off = Callable[[str, str], str | None]  # (command, flag)
-DEFAULTS: Mapping[str, Mapping[str, Value]] = {"plot-landscape": {"out": f"{_JOB}.png"}}  # else all were one
-_ON = ("--data-dir", "--json", "--workers", "--log", "--tensorboard", "--seeds")
-_FREE = ("--threads", *_ON)  # may change while a run goes on, which keeps its own threads
-_RESUMED = ("--name", "--registry", "--device", *_ON)  # all else is the run's
-
-
-@dataclass(frozen=True)
-class BegunJob:
-    """What is written down of a job that has begun."""
-
-    words: tuple[str, ...]  # its command line then
-    ended: bool  # well
+FEDSCOPE = (sys.executable, "-m", "fedscope")
+_FREE = ("--threads", "--data-dir", "--workers", "--log", "--tensorboard")  # no settings of a run
+_PROMPT = "$ fedscope"  # before the command line that begins a part of a log
+_PAUSE = 0.05  # between two looks at what has ended [s]
 
 
 @dataclass(frozen=True)
@@ -43,63 +37,49 @@ class Job:
     words: tuple[str, ...]  # after ``fedscope``
 
     @property
-    def runs(self) -> tuple[RunFolder, ...]:
-        """The runs that it trains, one for each of ``--seeds``; none of another command."""
+    def begun(self) -> str | None:
+        """The name of the run that it trains, if that is there."""
         if self.words[0] != "train":
-            return ()
-        given = {flag: values for flag, *values in _by_flag(self.words)}
-        (folder,), (name,), (seeds,) = given["--registry"], given["--name"], given.get("--seeds", [None])
-        suffixes = [""] if seeds is None else [f"-s{int(seed)}" for seed in seeds.split(",")]
-        return tuple(RunFolder(Path(folder) / f"{name}{suffix}") for suffix in suffixes)
-
-    @property
-    def begun(self) -> list[RunFolder]:
-        return [run for run in self.runs if run.has_manifest]
-
-    @property
-    def finished(self) -> bool:
-        """Whether it trains, and all its runs are finished."""
-        return bool(self.runs) and all(run.is_finished for run in self.runs)
+            return None
+        after = dict(zip(self.words, self.words[1:], strict=False))
+        return after["--name"] if RunRegistry(Path(after["--registry"])).has(after["--name"]) else None
 
     def log(self, out: Path) -> Path:
         return out / f"{self.name}.log"
 
-    def kept(self, out: Path) -> BegunJob | None:
-        """Return what is written down of it; None: it has not begun, or the note is damaged."""
+    def kept(self, out: Path) -> tuple[tuple[str, ...], bool] | None:
+        """Return the command line that was begun last, and whether it ended well; None: there is none."""
         try:
             state = parse_json(read_bytes(self._state(out)))
-            return BegunJob(tuple(map(str, state["words"])), state["ended"] is True)
+            return tuple(map(str, state["words"])), state["ended"] is True
         except (OSError, UserError, ValueError, TypeError, KeyError):
             return None
 
     def done(self, out: Path) -> bool:
-        """Say whether this command line has ended well; a training: whether its runs are finished."""
-        kept = self.kept(out)
-        if kept is None:
-            return False
-        if not self.runs:
-            return kept.ended and kept.words == self.words
-        return self.finished and settings(kept.words) == settings(self.words)
+        return self.kept(out) == (self.words, True) and (self.words[0] != "train" or self.begun is not None)
 
-    @property
-    def diverged(self) -> tuple[RunFolder, int] | None:
-        """The first of its runs that diverged, and in which round; None: none did."""
-        for run in self.begun:
-            with suppress(UserError):  # a damaged run: the log says so
-                if round := run.manifest().diverged:
-                    return run, round
-        return None
+    def check(self, out: Path) -> None:
+        """Refuse a run that this sweep has not begun, or that began with options which are gone."""
+        run, kept = self.begun, self.kept(out)
+        mend = f"delete the run (`fedscope runs delete {run}`), or give the group of jobs another name"
+        if run and kept is None:
+            raise UserError(f"{self.name}: the run {run} is there, and this sweep has not begun it; {mend}")
+        said = [word for word in (kept[0] if kept else ()) if word.startswith("--") and word not in _FREE]
+        gone = [word for word in said if word not in self.words]
+        if run and gone:
+            raise UserError(
+                f"{self.name}: the run {run} began with {', '.join(gone)}; restore the file, {mend}"
+            )
 
     def now(self) -> tuple[str, ...]:
-        """Return the command line: of a training that was interrupted the one that resumes it."""
-        if not self.begun or self.finished:
+        """Return the command line: of a training whose run is there the one that goes on with it."""
+        if not self.begun:
             return self.words
-        kept = [words for words in _by_flag(self.words) if words[0] in _RESUMED]
-        return ("train", "--resume", *(word for words in kept for word in words))
+        place = self.words.index("--threads")  # which the run has from before
+        return ("train", "--resume", *self.words[1:place], *self.words[place + 2 :])
 
     def begin(self, out: Path) -> None:
-        """Write down that it begins; not of runs that are there already, which another one has trained."""
-        if not self.finished:
+        if not self.begun:
             self._write(out, ended=False)
 
     def finish(self, out: Path) -> None:
@@ -117,101 +97,58 @@ class Job:
         return out / f"{self.name}.state"
 
 
-def settings(words: Sequence[str]) -> dict[str, str]:
-    """Return the options of a training's command line by their flags, without those that may change later.
-
-    A flag without a value has the value ``given``; one that is there several times has all of its values.
-    """
-    found = dict[str, list[str]]()
-    for flag, *values in _by_flag(words):
-        found.setdefault(flag, []).extend(values)
-    return {flag: " ".join(values) or "given" for flag, values in found.items() if flag not in _FREE}
-
-
-def _by_flag(words: Sequence[str]) -> list[list[str]]:
-    found = list[list[str]]()
-    for word in words[1:]:
-        if word.startswith("--"):
-            found.append([word])
-        else:
-            found[-1].append(word)
-    return found
-
-
-def expand(
-    file: SweepFile, registry: Path, out: Path, threads: int, off: Off = lambda command, flag: None
-) -> list[Job]:
-    """Return every job of a file; ``off`` is the flag that turns an option off, such as ``--no-nesterov``."""
-    found = [
-        job
-        for group, jobs in file.jobs.items()
-        for job in _of_group(group, jobs, file.checkpoints, registry, out, threads, off)
-    ]
-    names = [job.name for job in found]
-    if twice := {name for name in names if names.count(name) > 1}:
-        raise UserError(f"two jobs are called {min(twice)}: name each checkpoint and each value once")
-    return found
-
-
-def _of_group(
-    group: str,
-    jobs: Jobs,
-    checkpoints: Sequence[str],
-    registry: Path,
+def run_all(
+    jobs: Sequence[Job],
     out: Path,
-    threads: int,
-    off: Off,
-) -> Iterator[Job]:
-    checked_name(group, "name of a group of jobs")
-    _check_options(group, jobs)
-    for target in _targets(group, jobs, checkpoints, registry):
-        for values in product(*jobs.each.values()):
-            varied = dict(zip(jobs.each, values, strict=True))
-            name = f"{group}/{_named(target, varied) or group}"
-            given = {**DEFAULTS.get(jobs.command, {}), **jobs.options, **varied}
-            words = [
-                jobs.command,
-                *filter(None, [target]),
-                *_options(given, out / name, partial(off, jobs.command)),
-            ]
-            words += ["--registry", str(registry), "--threads", str(threads)]
-            words += ["--name", name.replace("/", "-")] if jobs.command == "train" else []
-            words += ["--json", f"{out / name}.json"]
-            yield Job(name, tuple(words))
+    *,
+    workers: int,
+    say: Callable[[str], None],
+    program: Sequence[str] = FEDSCOPE,
+) -> dict[str, str]:
+    """Run every job that is not done, ``workers`` at a time; return why some failed, by their names.
+
+    What a job prints is appended to its log. A job that fails stops no other one; an interruption ends all,
+    and after it the same call goes on with the rest.
+    """
+    left, faults, ended = deque(job for job in jobs if not job.done(out)), dict[str, str](), 0
+    count, running = len(left), dict[Job, subprocess.Popen[bytes]]()
+    try:
+        while left or running:
+            while left and len(running) < workers:
+                job = left.popleft()
+                if not job.done(out):  # by another sweep of the same file, meanwhile
+                    running[job] = _started(job, out, program)
+            for job in [job for job, process in running.items() if process.poll() is not None]:
+                code, ended = running.pop(job).returncode, ended + 1
+                if code:
+                    faults[job.name] = reason(job, out, code)
+                else:
+                    job.finish(out)
+                say(f"{ended}/{count} {job.name}: {faults.get(job.name, 'done')}")
+            time.sleep(_PAUSE)
+    finally:
+        for process in running.values():
+            process.terminate()
+    return faults
 
 
-def _check_options(group: str, jobs: Jobs) -> None:
-    for name in (*jobs.options, *jobs.each):
-        if name.replace("_", "-") in OURS:
-            raise UserError(f"jobs.{group}: the sweep itself gives --{name}; leave it out")
-        if name in jobs.each and not jobs.each[name]:
-            raise UserError(f"jobs.{group}.each.{name} has no value")
+def _started(job: Job, out: Path, program: Sequence[str]) -> "subprocess.Popen[bytes]":
+    words = job.now()
+    job.begin(out)
+    with appended(job.log(out), below=None) as log:
+        log.write(f"{_PROMPT} {shlex.join(words)}\n".encode())
+        log.flush()
+        return subprocess.Popen(
+            [*program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            env={**os.environ, "NO_COLOR": "1"},
+        )  # fmt: skip
 
 
-def _targets(group: str, jobs: Jobs, checkpoints: Sequence[str], registry: Path) -> list[str]:
-    if jobs.command == "train":
-        return [""]
-    given = checkpoints if jobs.checkpoints is None else jobs.checkpoints
-    found = dict.fromkeys(one for text in given for one in RunRegistry(registry).matching(text))
-    if not found:
-        raise UserError(f'jobs.{group} has no checkpoint; name some: checkpoints = ["fedavg*", "flat@best"]')
-    return list(found)
-
-
-def _named(target: str, varied: Mapping[str, Value]) -> str:
-    """Return a file's name for a checkpoint and its values: ``flat@best-seed0``."""
-    values = [value if isinstance(value, str) else f"{key}{value}" for key, value in varied.items()]
-    target = Path(target).name if target.endswith(".pt") else target
-    return "-".join(re.sub(r"[^\w.@+-]+", "_", text) for text in (target, *values) if text)
-
-
-def _options(values: Mapping[str, Value], own: Path, off: Callable[[str], str | None]) -> Iterator[str]:
-    for key, value in values.items():
-        flag = f"--{key.replace('_', '-')}"
-        if isinstance(value, bool):
-            yield from filter(None, [flag if value else off(flag)])
-        else:
-            yield from (flag, str(value).replace(_JOB, str(own)))
+def reason(job: Job, out: Path, code: int) -> str:
+    """Return the last line of a job's log."""
+    lines = read_end(job.log(out)).decode("utf-8", "replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), _PROMPT)
+    return f"ended with code {code}" if last.startswith(_PROMPT) else last
 
 
 def freeze(jobs: Sequence[Job], out: Path) -> Path:

@@ -4,7 +4,6 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from itertools import groupby
 from pathlib import Path
 
 from fedscope.errors import UserError
@@ -17,16 +16,16 @@ _OURS = ("array", "output", "job-name")
 
 
 def write(jobs: Sequence[Job], asked: Slurm, out: Path, name: str) -> Path:
-    left = [number for number, job in enumerate(jobs) if not job.done(out)]
+    left = [job for job in jobs if not job.done(out)]
     if not left:
         raise UserError(f"all {len(jobs)} jobs are done; --again makes an array of all")
     options = {key.replace("_", "-"): value for key, value in asked.options.items()}
     if taken := [key for key in options if key in _OURS]:
         raise UserError(f"slurm.options.{taken[0]} is set by the sweep; leave it out")
-    listed, most = freeze(jobs, out), f"%{asked.parallel}" if asked.parallel else ""
+    listed, most = freeze(left, out), f"%{asked.parallel}" if asked.parallel else ""
     program = f"{shlex.quote(sys.executable)} -m fedscope"
     log = Path(str(out).replace("%", "%%")) / "slurm-%A-%a.log"  # of one % Slurm makes a number or a name
-    ours = {"job-name": name, "array": f"{ranges(left)}{most}", "output": str(log)}
+    ours = {"job-name": name, "array": f"0-{len(left) - 1}{most}", "output": str(log)}
     lines = [
         "#!/bin/bash",
         *(_directive(key, value) for key, value in {**ours, **options}.items() if value is not False),
@@ -48,9 +47,3 @@ def _directive(key: str, value: Value) -> str:
         )
     quoted = f'"{value}"' if re.search(r"[\s#']", str(value)) else value
     return f"#SBATCH --{key}" if value is True else f"#SBATCH --{key}={quoted}"
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Return increasing numbers as Slurm writes them: ``0-3,7``."""
-    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda one: one[1] - one[0])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
