@@ -28,7 +28,7 @@ WRITERS = [
     ("tiny/clients", *RESUMED),
     ("tiny/final.pt", *RESUMED),
     ("tiny/metrics.jsonl", *RESUMED),
-    ("tiny/tensorboard", *RESUMED, "--tensorboard"),
+    ("tiny/tensorboard", *RESUMED, "--log", "tensorboard"),
     ("tiny/tags", "runs", "tag", "tiny", "good"),
     ("tiny/tags", "runs", "tag", "tiny", "kept", "--remove"),
     ("tiny/tags/good", "runs", "tag", "tiny", "good"),

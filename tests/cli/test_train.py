@@ -180,7 +180,7 @@ def test_tensorboard_gets_every_number(fedscope: Command, tmp_path: Path) -> Non
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     options = ("--model", "mlp_digits", "--clients", "3", "--epochs", "1", "--registry", "r", "--name", "a")
-    assert fedscope("train", *options, "--rounds", "2", "--tensorboard").code == 0
+    assert fedscope("train", *options, "--rounds", "2", "--log", "tensorboard").code == 0
     events = EventAccumulator(str(tmp_path / "r" / "a" / "tensorboard"))
     events.Reload()
     metrics = [json.loads(line) for line in (tmp_path / "r" / "a" / "metrics.jsonl").read_text().splitlines()]
@@ -195,7 +195,7 @@ def test_without_tensorboard_it_says_what_to_install(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    done = fedscope("train", "--model", "mlp_digits", "--rounds", "1", "--tensorboard")
+    done = fedscope("train", "--model", "mlp_digits", "--rounds", "1", "--log", "tensorboard")
     assert done.code == 2
     assert "pip install 'fedscope[tensorboard]'" in done.err
 

@@ -12,7 +12,7 @@ from fedscope.cli.main import call
 SMALL = ("--samples", "16", "--threads", "1")
 COMMANDS = [
     ("train", "--name", "new", "--clients", "2", "--rounds", "1", "--epochs", "1", "--method", "scaffold",
-     "--tensorboard", "--json", "train.json"),
+     "--log", "tensorboard", "--json", "train.json"),
     ("hessian", "tiny", *SMALL, "--probes", "2", "--tol", "0.5", "--figure", "hessian.png",
      "--json", "hessian.json"),
     ("plot-landscape", "tiny", *SMALL, "--directions", "random", "--grid", "3", "--json", "landscape.json"),

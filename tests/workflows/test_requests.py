@@ -13,7 +13,7 @@ from fedscope.cli.hessian import request_of
 from fedscope.cli.options.request_options import groups_of, options_of
 from fedscope.errors import UserError
 from fedscope.workflows.clients.clients_request import FAST, ClientsRequest
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.option_fields import Bounds, Need, asked, check_effects, option
 from fedscope.workflows.report_page import ReportRequest
 from fedscope.workflows.requests import CrossClientRequest, Request
@@ -39,6 +39,7 @@ def test_curvature_is_asked_for_as_by_the_command() -> None:
         (lambda: CrossClientRequest(rtol=0.0), "rtol is 0; give a number above 0"),
         (lambda: ClientsRequest(probes=1), "probes is 1; give a number at least 2"),
         (lambda: SharpnessRequest(rho=-1.0), "rho is -1; give a number above 0"),
+        (lambda: Plane(adaptive=1.0), "adaptive is 1; give a number above 0 and below 1"),
         (lambda: Targets(Path(), seed=-1), "seed is -1; give a number at least 0"),
     ],
 )
@@ -67,7 +68,7 @@ def test_a_field_of_a_request_is_an_option_of_its_command() -> None:
         "Oven": ["--first", "--loaves", "--heat", "--oven"],
         "Bread": ["--crust", "--topping", "--slices", "--last"],
     }
-    command = options_of(Baking)(click.command("bake")(lambda **_: None))
+    command: click.Command = click.command("bake")(options_of(Baking)(lambda **_: None))
     line = ["--loaves", "1", "--topping", "poppy", "--topping", "flax", "--slices", "all", "--no-oven"]
     context = command.make_context("bake", line)
     assert asked(Baking, context.params) == Baking(1, oven=False, seeds=("poppy", "flax"), slices=None)

@@ -34,14 +34,11 @@ class Clients(Recorded[ClientsRecord]):
     """What was measured; :attr:`records` has it as ``fedscope clients --json`` prints it."""
 
     def __init__(self, records: Sequence[ClientsRecord], runs: Sequence[RunCurves] = ()) -> None:
-        self.records = tuple(records)
+        super().__init__(records)
         self._runs = runs  # whose accuracy stands beside curves
 
     def __getitem__(self, place: int) -> "Clients":
         return Clients([self.records[place]])
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     def table(self) -> Table:
         """Return the first of the tables that ``fedscope clients`` prints."""

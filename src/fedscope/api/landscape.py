@@ -22,21 +22,15 @@ from fedscope.figures.text.hessian_table import Table
 from fedscope.figures.text.labels import label
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.workflows.landscape.landscape_command import landscapes
-from fedscope.workflows.landscape.named_slices import THROUGH, Plane
+from fedscope.workflows.landscape.landscape_request import THROUGH, Plane
 from fedscope.workflows.landscape.scan import scan
 
 
 class Landscape(Recorded[LandscapeRecord]):
     """Planes, or lines, of the loss; :attr:`records` has them as ``plot-landscape --json`` prints them."""
 
-    def __init__(self, records: Sequence[LandscapeRecord]) -> None:
-        self.records = tuple(records)
-
     def __getitem__(self, place: int) -> "Landscape":
         return Landscape([self.records[place]])
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     def table(self) -> Table:
         """Return of each one its centre's loss, the range on the grid, and the axes."""
@@ -103,7 +97,7 @@ def landscape(
     Raises:
         UserError: a checkpoint, data or option is wrong; the message says how to mend it.
     """
-    check_keywords(landscape, on, On, directions=directions, precision=precision, bn=bn)
+    check_keywords(landscape, on, On)
     plane = Plane(
         directions=directions, grid=grid, span=span, bn=bn, metrics=tuple(metrics), adaptive=adaptive,
         precision=precision, versions=versions(),

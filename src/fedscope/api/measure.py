@@ -153,23 +153,11 @@ def measure(
     check_keywords(measure, on, On)
     crossing = clients if isinstance(clients, CrossClientRequest) else CrossClientRequest()
     request = Request(
-        top_k=top_k,
-        both_ends=both_ends,
-        layers=layers,
-        blocks=blocks,
-        preconditioned=preconditioned,
-        tol=tol,
-        probes=probes,
-        trace_rtol=trace_rtol,
-        density=density,
-        influence=influence,
-        clients=bool(clients),
-        cross_client=crossing,
-        operator=operator,
-        parameters=tuple(parameters),
-        bn=bn,
+        top_k=top_k, both_ends=both_ends, layers=layers, blocks=blocks, preconditioned=preconditioned,
+        tol=tol, probes=probes, trace_rtol=trace_rtol, density=density, influence=influence,
+        clients=bool(clients), cross_client=crossing, operator=operator, parameters=tuple(parameters), bn=bn,
         versions=versions(),
-    )
+    )  # fmt: skip
     sources = found(() if what is None else (what,), on, bn)
     return curvatures_of(sources, request, on, again=recompute)[0]
 

@@ -70,7 +70,11 @@ class Drawn(Result):
 class Recorded(Drawn, Generic[Record]):
     """A drawn result of records, one of each checkpoint."""
 
-    records: Sequence[Record]
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = tuple(records)
+
+    def __len__(self) -> int:
+        return len(self.records)
 
     def to_dict(self) -> Any:
         """Return the record as the command prints it with ``--json``; of several checkpoints a list."""

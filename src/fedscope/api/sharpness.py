@@ -26,7 +26,7 @@ class SharpnessTable(Recorded[SharpnessRecord]):
     """What was measured; :attr:`records` has it as ``fedscope sharpness --json`` prints it."""
 
     def __init__(self, records: Sequence[SharpnessRecord]) -> None:
-        self.records = compared(records)
+        super().__init__(compared(records))
 
     def __getitem__(self, name: str) -> SharpnessEntry:
         """Return a quantity of the first checkpoint."""

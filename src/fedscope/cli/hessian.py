@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -29,12 +29,11 @@ from fedscope.workflows.sources.targets import Targets
 if TYPE_CHECKING:
     from fedscope.workflows.curvature.hessian_command import MeasuredCheckpoint
 
-GlobalModel = Literal["final", "best"]
 GROUPS = groups_of(
     Request,
     {
         "Most used": ("--samples", ..., "--figure", "--json"),
-        "What is measured": (..., "--rounds", "--local-steps", "--global-model", "--kind", "--recompute"),
+        "What is measured": (..., "--rounds", "--local-steps", "--kind", "--recompute"),
         "How precisely": (...,),
         "Time and memory": ("--dry-run", "--memory"),
         "Between clients (H_N, H_D)": (...,),
@@ -57,10 +56,6 @@ NO_PARTS = (
 )
 
 
-def _names_a_run(values: dict[str, Any]) -> bool:
-    return not values["checkpoints"] or any(map(_is_run, values["checkpoints"]))
-
-
 def _is_run(name: str) -> bool:
     return not ("@" in name or "/" in name or Path(name).is_file())
 
@@ -68,8 +63,6 @@ def _is_run(name: str) -> bool:
 RULES: Sequence[OptionRule] = (
     Rule("kind", lambda v: v["figure"], "without --figure"),
     Rule("figure recompute", lambda v: not v["dry_run"], "with --dry-run"),
-    Rule("global_model", lambda v: not v["round_range"], "with --rounds"),
-    Rule("global_model", _names_a_run, "on files and RUN@… (it is for RUN alone)"),
 )
 
 
@@ -82,8 +75,6 @@ RULES: Sequence[OptionRule] = (
 @click.option("--local-steps", "step_range", metavar="FIRST:LAST:STEP|all",
               help="These local steps of each RUN@ROUND:clientK, or all that `train --keep-steps` kept; as "
               "--rounds.")  # fmt: skip
-@click.option("--global-model", type=click.Choice(get_args(GlobalModel)),
-              help="Which of a run's checkpoints RUN means. [default: final; code: best]")  # fmt: skip
 @click.option("--memory", metavar="SIZE",
               help="Stay within SIZE, such as 8G: chooses samples at a time, graphs that are kept, probes at "
               "a time, and how the Krylov basis is kept.")  # fmt: skip
@@ -101,7 +92,6 @@ def command(
     json_target: str | None,
     round_range: str | None,
     step_range: str | None,
-    global_model: GlobalModel | None,
     recompute: bool,
     memory: str | None,
     dry_run: bool,
@@ -113,24 +103,20 @@ def command(
 
     CKPT is a file, or RUN, RUN@25, RUN@25:all, RUN@best, RUN@0, RUN@client3 of the registry; left out, the
     newest run. Several are compared in one table. With --rounds it is the name of a run, with --local-steps a
-    client of a round, RUN@25:client3.
+    client of a round, RUN@25:client3. With --reading code RUN alone is RUN@best.
     """
     request = request_of(targets, kind if figure else None, options)
     check_effects(request, targets.named)
     targets = along_given(targets, round_range, step_range)
     if round_range or step_range:
         request = replace(request, warm=request.certified)
-    if (global_model or ("best" if request.reading == "code" else "final")) == "best":
+    if request.reading == "code":
         targets = best_of_runs(targets)
     within = size_of(memory) if memory else None
     if dry_run:
         _plan(targets, request, within, json_target)
         return
-    place = (
-        None
-        if figure or recompute or global_model or request.influence
-        else answer_files.place(targets, request)
-    )
+    place = None if figure or recompute or request.influence else answer_files.place(targets, request)
     if place and _answered(place, targets, request, json_target):
         return
     from fedscope.workflows.curvature.hessian_command import curvature  # torch: not for --help

@@ -5,37 +5,37 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from click.core import ParameterSource
 
-from fedscope.choices import DirectionsName, Precision
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command, OptionRule
+from fedscope.cli.options.request_options import groups_of, options_of
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.storage import write_text
-from fedscope.workflows.option_fields import Rule
+from fedscope.workflows.landscape.landscape_request import Plane
+from fedscope.workflows.option_fields import Rule, asked
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
     from fedscope.records.landscape_record import LandscapeRecord
-    from fedscope.workflows.landscape.named_slices import Plane
 
 LEAST, MOST = 3, 1001  # points along an axis
 DRAWING = ("saved", "out", "kind", "metric", "seconds", "registry", "threads", "device")  # not what is drawn
 
 
-GROUPS = {
+GROUPS = groups_of(Plane, {
     "Most used": ("--directions", "--grid", "--span", "--samples", "--rounds", "--out"),
     "What is drawn": ("--kind", "--show", "--seconds", "--from"),
-    "How points are evaluated": ("--metric", "--adaptive", "--precision", "--recompute", "--dry-run"),
+    "How points are evaluated": ("--metric", ..., "--recompute", "--dry-run"),
     **analysis_groups,
-}
+})  # fmt: skip
 EXAMPLES = {
     "fedscope plot-landscape a b": "the minima of two runs, on shared axes",
     "fedscope plot-landscape --directions line a@client0 a@client1": "the loss between two clients",
@@ -54,23 +54,12 @@ RULES: Sequence[OptionRule] = (
 
 @click.command("plot-landscape", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis
-@click.option("--directions", type=click.Choice(get_args(DirectionsName)), default="eigen", show_default=True,
-              help="Top two eigenvectors of the Hessian or of the Gauss-Newton matrix, or random "
-              "filter-normalised; or through networks: a trajectory, 3 points, the line between 2, a round's "
-              "clients.")  # fmt: skip
+@options_of(Plane)
 @click.option("--grid", default="41", show_default=True, metavar="N|NxM", help="Points along the axes.")
-@click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
-              help="The axes run from -SPAN to SPAN; through networks, SPAN times as far as these "
-              "reach.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, default=("loss",), show_default=True,
               metavar="loss|accuracy|MODULE:FUNCTION",
               help="What the record has beside the loss: a function of (output, targets) that returns "
               "a value per sample or the batch's mean; may be repeated.")  # fmt: skip
-@click.option("--adaptive", type=click.FloatRange(0, 1, min_open=True, max_open=True), metavar="TOL",
-              help="Evaluate only the points that it takes to interpolate the others to this relative "
-              "error, such as 0.01. [default: all]")  # fmt: skip
-@click.option("--precision", type=click.Choice(get_args(Precision)), default="fp32", show_default=True,
-              help="Of the network's arithmetic; the record has the error of bf16.")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Evaluate again what the registry has of these points.")
 @click.option("--dry-run", is_flag=True, help="Draw nothing; time some points and say what all would take.")
 @click.option("--rounds", "round_range", metavar="FIRST:LAST:STEP|all",
@@ -93,12 +82,8 @@ RULES: Sequence[OptionRule] = (
 def command(
     targets: Targets,
     json_target: str | None,
-    directions: DirectionsName,
     grid: str,
-    span: float,
     metrics: tuple[str, ...],
-    adaptive: float | None,
-    precision: Precision,
     recompute: bool,
     dry_run: bool,
     round_range: str | None,
@@ -107,6 +92,7 @@ def command(
     seconds: float,
     saved: tuple[Path, ...],
     out: str,
+    **options: Any,
 ) -> None:
     """Draw the loss on a plane through each checkpoint, on shared axes, camera and colours.
 
@@ -119,22 +105,14 @@ def command(
     if page:
         import_module("fedscope.report")  # says now what it needs and is not installed
     else:
-        _check_output(target, has_rounds=bool(round_range or saved) or directions == "pca")
+        _check_output(target, has_rounds=bool(round_range or saved) or options["directions"] == "pca")
     from fedscope.figures.embedded_record import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
     from fedscope.records.saved_records import landscapes as landscape_records
     from fedscope.workflows.landscape.landscape_command import landscapes  # torch: not for --help
-    from fedscope.workflows.landscape.named_slices import Plane
 
-    plane = Plane(
-        directions=directions,
-        grid=grid_sizes(grid),
-        span=span,
-        bn=targets.bn,
-        metrics=tuple(dict.fromkeys(name for name in (*metrics, metric) if name != "loss")),
-        adaptive=adaptive,
-        precision=precision,
-    )
+    names = dict.fromkeys(name for name in (*metrics, metric) if name != "loss")
+    plane = asked(Plane, options, grid=grid_sizes(grid), bn=targets.bn, metrics=tuple(names))
     if saved:
         _check_only_drawn()
         records = landscape_records(read_records(saved))
@@ -160,7 +138,7 @@ def command(
         print(out)
 
 
-def _show_outlook(targets: Targets, plane: "Plane", rounds: str | None, target: str | None) -> None:
+def _show_outlook(targets: Targets, plane: Plane, rounds: str | None, target: str | None) -> None:
     from fedscope.workflows.landscape.outlook import outlooks
 
     found = outlooks(targets, plane, console.REPORTER, rounds)

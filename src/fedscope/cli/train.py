@@ -38,7 +38,7 @@ GROUPS = {
     "Concept shift": ("--shift", "--shift-probability", "--shift-sequence", "--shift-metric"),
     "Machine": ("--device", "--workers", "--threads", "--precision", "--compile", "--stack"),
     "What is kept": ("--registry", "--save-clients", "--keep-every", "--keep-steps", "--resume", "--log",
-                     "--tensorboard", "--json"),
+                     "--json"),
     "Trying out": ("--dry-run", "--clients-limit", "--steps-limit"),
 }  # fmt: skip
 EXAMPLES = {
@@ -94,7 +94,6 @@ EXAMPLES = {
 @click.option("--log", "loggers", multiple=True, metavar="NAME", shell_complete=completion.loggers,
               help="Send the metrics to tensorboard, wandb, mlflow or your own MODULE:FUNCTION too; may be "
               "repeated.")  # fmt: skip
-@click.option("--tensorboard", is_flag=True, help="The same as --log tensorboard.")
 @click.option("--dry-run", is_flag=True,
               help="Keep nothing; time the first rounds and say what all would take.")  # fmt: skip
 @shared.json_target
@@ -109,7 +108,6 @@ def command(
     name: str | None,
     resume: bool,
     loggers: tuple[str, ...],
-    tensorboard: bool,
     dry_run: bool,
     json_target: str | None,
     seeds: tuple[int, ...] | None,
@@ -142,7 +140,7 @@ def command(
         device=device,
         threads=threads,
         workers=count,
-        loggers=tuple(dict.fromkeys((*loggers, *(["tensorboard"] if tensorboard else [])))),
+        loggers=tuple(dict.fromkeys(loggers)),
         named=flags_given(ctx),
     )
     if dry_run:

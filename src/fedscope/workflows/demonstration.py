@@ -7,7 +7,7 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.workflows.curvature.hessian_command import curvature
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.report_page import page_of, shown_runs

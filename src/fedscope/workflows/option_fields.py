@@ -7,7 +7,7 @@ as in Python, and the refusal of an option that has no effect beside others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from math import inf, isfinite
 from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -53,39 +53,22 @@ class Bounds(NamedTuple):
 _ANY = Bounds()
 
 
-@dataclass(frozen=True)
-class RequestOption:
-    """What a command's option and its refusals need to know beside the field's name, type and default."""
-
-    help: str
-    group: str
-    flag: str  # without dashes; empty: the field's name
-    metavar: str | None
-    bounds: Bounds
-    needs: Sequence[Need]
-
-
-def option(
-    default: T, help: str, group: str, flag: str = "", *, metavar: str | None = None,
-    bounds: Bounds = _ANY, needs: Sequence[Need] = (),
-) -> T:  # fmt: skip
-    """Return a field of a request that is an option of its command."""
-    known = RequestOption(help, group, flag, metavar, bounds, needs)
-    found: T = field(default=default, metadata={"option": known})
-    return found
-
-
 class OptionField(NamedTuple):
     """A field of a request that is an option."""
 
     name: str
-    option: RequestOption
     kind: Any  # its type; of ``T | None`` that of T
     default: Any
+    help: str
+    group: str
+    named: str  # the flag without dashes; empty: the field's name
+    metavar: str | None
+    bounds: Bounds
+    needs: Sequence[Need]
 
     @property
     def flag(self) -> str:
-        return f"--{(self.option.flag or self.name).replace('_', '-')}"
+        return f"--{(self.named or self.name).replace('_', '-')}"
 
     @property
     def parameter(self) -> str:
@@ -93,13 +76,22 @@ class OptionField(NamedTuple):
         return self.flag.lstrip("-").replace("-", "_")
 
 
-def own_fields(request: type[Any]) -> tuple[OptionField, ...]:
+def option(
+    default: T, help: str, group: str, flag: str = "", *, metavar: str | None = None,
+    bounds: Bounds = _ANY, needs: Sequence[Need] = (),
+) -> T:  # fmt: skip
+    """Return a field of a request that is an option of its command."""
+    found: T = field(default=default, metadata={"option": (help, group, flag, metavar, bounds, needs)})
+    return found
+
+
+def own_fields(request: type[Any]) -> list[OptionField]:
     hints = get_type_hints(request)
-    return tuple(
-        OptionField(one.name, one.metadata["option"], _kind(hints[one.name]), one.default)
+    return [
+        OptionField(one.name, _kind(hints[one.name]), one.default, *one.metadata["option"])
         for one in fields(request)
         if "option" in one.metadata
-    )
+    ]
 
 
 def option_fields(request: type[Any]) -> list[OptionField]:
@@ -122,15 +114,15 @@ def check_fields(request: object) -> None:
     check_choices(type(request), **vars(request))
     for one in own_fields(type(request)):
         value = getattr(request, one.name)
-        if isinstance(value, int | float) and not one.option.bounds.holds(value):
-            raise UserError(f"{one.name} is {value:g}; give a number {one.option.bounds}")
+        if isinstance(value, int | float) and not one.bounds.holds(value):
+            raise UserError(f"{one.name} is {value:g}; give a number {one.bounds}")
 
 
 def check_effects(request: object, given: Mapping[str, str]) -> None:
     """Refuse options without effect, among those ``given``: each with its flag."""
     needing = dict[Need, list[str]]()
     for one in option_fields(type(request)):
-        for need in one.option.needs:
+        for need in one.needs:
             needing.setdefault(need, []).append(one.parameter)
     check([Rule(" ".join(names), *need) for need, names in needing.items()], given, request)
 

@@ -21,7 +21,7 @@ from fedscope.records.saved_records import Analysis, Kept, Rank, Reported, rank
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure_curvature import compared_clients, measure
 from fedscope.workflows.landscape.cached import cached_scans, stored_records
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import answer_files, lookup

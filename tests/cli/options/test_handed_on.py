@@ -51,7 +51,6 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Sequence[str]]]] = {
         "density": (["--density"],),
         "influence": (["--influence", "3"],),
         "reading": (["--reading", "code"],),
-        "global_model": (["--global-model", "best"],),
         "clients": (["--clients"],),
         "client_weights": (["--client-weights", "global"], CLIENTS),
         "client_data": (["--client-data", "global"], CLIENTS),

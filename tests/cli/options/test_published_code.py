@@ -55,15 +55,8 @@ def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: RunFol
 
 
 def test_what_the_user_sets_is_not_the_readings_to_set(fedscope: Command, run: RunFolder) -> None:
-    chosen = (
-        "--global-model",
-        "final",
-        "--no-augment",
-        "--no-resample",
-        "--seed",
-        "5",
-    )
-    done = fedscope("hessian", "--reading", "code", *SMALL, *chosen, "--samples", "24", "--json", "-")
+    chosen = ("--no-augment", "--no-resample", "--seed", "5", "--samples", "24")
+    done = fedscope("hessian", "tiny@final", "--reading", "code", *SMALL, *chosen, "--json", "-")
     assert done.code == 0, done.err
     problem = done.json["problem"]
     assert done.json["checkpoint"]["path"] == str(run.final)

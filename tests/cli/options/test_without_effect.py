@@ -24,7 +24,6 @@ from tests.cli.conftest import Command
             "hessian --clients --client-probes 4 --client-rtol 1",
             "--client-rtol has no effect with --client-probes",
         ),
-        ("hessian tiny@2 --global-model best", "--global-model has no effect on files and RUN@"),
         ("hessian --engine power --tol 0.1", "--tol has no effect with --engine power"),
         ("hessian --reading code --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),

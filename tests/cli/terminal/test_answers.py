@@ -150,7 +150,7 @@ def test_another_option_is_another_question(
 @pytest.mark.parametrize(
     "more",
     [("--recompute",), ("--figure", "a.png"), ("--model", "m:f", "--data", "m:g"), ("--reading", "code"),
-     ("--engine", "pyhessian"), ("--device", "cuda"), ("--global-model", "final"), ("--loss", "m:l")],
+     ("--engine", "pyhessian"), ("--device", "cuda"), ("--loss", "m:l")],
     ids=" ".join,
 )  # fmt: skip
 def test_what_may_change_unseen_goes_the_long_way(

@@ -15,7 +15,7 @@ from fedscope.workflows.landscape import cached as kept
 from fedscope.workflows.landscape import scan
 from fedscope.workflows.landscape.cached import cached_scans
 from fedscope.workflows.landscape.landscape_command import scan_rounds
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.samples import Source
 from tests.landscape.cases import mlp

@@ -40,7 +40,7 @@ def options_of(request: type[Any], without: Sequence[str] = ()) -> Decorator:
 
     def add(function: Any) -> Any:
         for one in reversed(option_fields(request)):
-            function = function if one.option.group in without else _option(one)(function)
+            function = function if one.group in without else _option(one)(function)
         return function
 
     return add
@@ -50,7 +50,7 @@ def groups_of(request: type[Any], own: Groups) -> dict[str, list[str]]:
     """Return the groups of a command's help: ``...`` stands for the request's options of that group."""
     found = dict[str, list[str]]()
     for title, flags in own.items():
-        of_request = [one.flag for one in option_fields(request) if one.option.group == title]
+        of_request = [one.flag for one in option_fields(request) if one.group == title]
         found[title] = [name for flag in flags for name in (of_request if flag is ... else [flag])]
     return found
 
@@ -62,16 +62,16 @@ def _option(one: OptionField) -> Decorator:
         flag = f"{flag}/--no-{one.parameter.replace('_', '-')}"
     return click.option(
         flag, one.parameter, type=_type(one), is_flag=one.kind is bool, default=default, show_default=shown,
-        multiple=several, metavar=one.option.metavar, help=one.option.help or None,
+        multiple=several, metavar=one.metavar, help=one.help or None,
     )  # fmt: skip
 
 
 def _type(one: OptionField) -> Any:
     """Return click's type; of a number that may be None, as in ``N|all``, all stands for None."""
-    kind, bounds = one.kind, one.option.bounds
+    kind, bounds = one.kind, one.bounds
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
-    if one.option.metavar == CountOrAll.name:
+    if one.metavar == CountOrAll.name:
         return CountOrAll(None)
     if kind not in (int, float):
         return bool if kind is bool else str

@@ -27,7 +27,7 @@ from fedscope.streams import torch_stream
 from fedscope.validation import Plain
 from fedscope.workflows.clients.clients_request import FAST, ClientsRequest, chosen
 from fedscope.workflows.clients.measure_clients import measure_clients
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.landscape.scan import scan
 from fedscope.workflows.progress import Reporter, Stage
 from fedscope.workflows.sharpness.measure_sharpness import gap_entry, measure

@@ -10,7 +10,8 @@ from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.records.saved_records import Analysis
-from fedscope.workflows.landscape.named_slices import Plane, slice_through
+from fedscope.workflows.landscape.landscape_request import Plane
+from fedscope.workflows.landscape.named_slices import slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.result_cache import ResultCache, key

@@ -10,7 +10,8 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.records.landscape_record import LandscapeRecord
-from fedscope.workflows.landscape.named_slices import THROUGH, Plane, slice_through
+from fedscope.workflows.landscape.landscape_request import THROUGH, Plane
+from fedscope.workflows.landscape.named_slices import slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.processes import is_first, joined_group, reporter_of

@@ -1,12 +1,11 @@
 """Which slice of weight space a landscape shows: its directions by name, and what was learned on the way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch.distributed import ProcessGroup
 
-from fedscope.choices import BatchNormMode, DirectionsName, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -18,28 +17,13 @@ from fedscope.landscape.spectral.spectral_results import Eigenpairs
 from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
 from fedscope.landscape.surfaces.network_planes import best_plane, line_between, plane_through
 from fedscope.streams import torch_stream
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
 
-THROUGH: tuple[DirectionsName, ...] = ("pca", "points", "line", "clients")  # several networks
 _OPERATORS: dict[str, type[LossOperator]] = {"eigen": Hessian, "ggn": GaussNewton}
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Which line or plane of weight space, and the grid on it."""
-
-    directions: DirectionsName = "eigen"
-    grid: int | tuple[int, ...] = 41
-    span: float = 1.0  # half the width; or a factor on the directions' own range, see ``grid_values``
-    tol: float = 1e-2  # residual of the eigenvectors, relative to λ_max
-    bn: BatchNormMode = "eval"
-    metrics: tuple[str, ...] = ()  # beside the loss: accuracy, MODULE:FUNCTION
-    adaptive: float | None = None  # relative error to which points may be interpolated
-    precision: Precision = "fp32"
-    versions: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

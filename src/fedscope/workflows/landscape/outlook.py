@@ -10,7 +10,7 @@ import torch
 from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
-from fedscope.workflows.landscape.named_slices import Plane
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.landscape.slices import slices
 from fedscope.workflows.progress import Reporter, duration
 from fedscope.workflows.sources.chosen_rounds import checkpoints

@@ -20,7 +20,8 @@ from fedscope.landscape.surfaces.surface import surface
 from fedscope.landscape.surfaces.surface_results import barrier
 from fedscope.records.entries import Record, finite, surface_entries
 from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, LandscapeRecord
-from fedscope.workflows.landscape.named_slices import Plane, Slice, slice_through
+from fedscope.workflows.landscape.landscape_request import Plane
+from fedscope.workflows.landscape.named_slices import Slice, slice_through
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.checkpoint_points import Waypoints

@@ -24,7 +24,7 @@ from fedscope.workflows.sweep.file import COMMANDS
 
 JOBS = "jobs-{}.json"  # a frozen list, from which the tasks of an array read, named by its content
 FEDSCOPE = (sys.executable, "-m", "fedscope")
-_FREE = ("--threads", "--data-dir", "--workers", "--log", "--tensorboard")  # no settings of a run
+_FREE = ("--threads", "--data-dir", "--workers", "--log")  # no settings of a run
 _PROMPT = "$ fedscope"  # before the command line that begins a part of a log
 _PAUSE = 0.05  # between two looks at what has ended [s]
 
