@@ -56,14 +56,21 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: for many short operations, between which threads would wait for each other."""
+def threads_kept() -> Iterator[None]:
+    """Set the number of threads back at the end."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: for many short operations, between which threads would wait for each other."""
+    with threads_kept():
+        torch.set_num_threads(1)
+        yield
 
 
 def has_bfloat16(device: torch.device) -> bool:

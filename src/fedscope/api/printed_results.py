@@ -71,7 +71,7 @@ class Recorded(Drawn, Generic[Record]):
     """A drawn result of records, one of each checkpoint."""
 
     def __init__(self, records: Sequence[Record]) -> None:
-        self.records = tuple(records)
+        self.records: Sequence[Record] = tuple(records)
 
     def __len__(self) -> int:
         return len(self.records)

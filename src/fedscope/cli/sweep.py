@@ -1,6 +1,7 @@
 """`fedscope sweep`: one job for each checkpoint and each value of an option, here or as a Slurm array."""
 
 import shlex
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,16 +16,14 @@ from fedscope.workflows.sweep.jobs import Job, frozen, run_all
 
 EXAMPLES = {
     "fedscope sweep sweep.toml --dry-run": "the command lines, and which are done",
-    "fedscope sweep sweep.toml --workers 4": "on this machine, four at a time",
+    "fedscope sweep sweep.toml": "on this machine, one after the other",
     "fedscope sweep sweep.toml --slurm": "write a Slurm array; sbatch takes it",
 }
 
 
 @click.command("sweep", cls=Command, examples=EXAMPLES)
 @click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Jobs at a time.")
-@click.option("--threads", type=click.IntRange(1), default=1, show_default=True,
-              help="CPU threads of each; the bits depend on them.")  # fmt: skip
+@shared.threads
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False),
               help="Folder of results and logs. [default: FILE's name without .toml]")  # fmt: skip
 @click.option("--slurm", "as_array", is_flag=True, help="Run nothing: write a Slurm array of what is left.")
@@ -35,8 +34,7 @@ EXAMPLES = {
 @shared.json_target
 def command(
     path: Path,
-    workers: int,
-    threads: int,
+    threads: int | None,
     out: Path | None,
     as_array: bool,
     task: int | None,
@@ -72,7 +70,7 @@ def command(
             console.note(f"hand it in with: sbatch {shlex.quote(str(batch))}")
             print(batch)
         return
-    faults = run_all(jobs, out, workers=workers, say=console.note)
+    faults = run_all(jobs, out, _call, console.note)
     if not console.in_json(json_target, _record(jobs, out, faults)):
         console.show(_ended(jobs, out, faults))
     if faults:
@@ -107,14 +105,30 @@ def check(jobs: Sequence[Job]) -> None:
             raise UserError(f"{job.name}: {said}") from error
 
 
+def _call(words: Sequence[str]) -> str | None:
+    """Run a command line as a process of its own would; return why it failed, if it did."""
+    from fedscope.process import threads_kept  # torch: not for --help
+
+    main = click.get_current_context().find_root().command
+    try:
+        with threads_kept(), main.make_context("fedscope", list(words)) as context:
+            main.invoke(context)
+    except Exception as error:
+        if isinstance(error, click.ClickException):
+            return error.format_message()
+        if not isinstance(error, UserError):
+            traceback.print_exc()  # to the log
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
+
+
 def _run_task(path: Path, task: int) -> None:
     jobs = frozen(path)
     if task >= len(jobs):
         raise UserError(f"{path} has {len(jobs)} jobs, from 0 to {len(jobs) - 1}; there is no {task}")
     job, out = jobs[task], path.parent
     job.check(out)
-    faults = run_all([job], out, workers=1, say=print)
-    if faults:
+    if run_all([job], out, _call, print):
         raise click.exceptions.Exit(2)
 
 

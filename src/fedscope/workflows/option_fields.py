@@ -9,7 +9,8 @@ as in Python, and the refusal of an option that has no effect beside others.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass
 from math import inf, isfinite
-from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from fedscope.errors import UserError, check_choices
 
@@ -88,7 +89,7 @@ def option(
 def own_fields(request: type[Any]) -> list[OptionField]:
     hints = get_type_hints(request)
     return [
-        OptionField(one.name, _kind(hints[one.name]), one.default, *one.metadata["option"])
+        OptionField(one.name, plain_type(hints[one.name]), one.default, *one.metadata["option"])
         for one in fields(request)
         if "option" in one.metadata
     ]
@@ -143,6 +144,9 @@ def _inside(request: type[Any]) -> dict[str, type[Any]]:
     return {name: kind for name, kind in hints.items() if is_dataclass(kind)}
 
 
-def _kind(annotation: Any) -> Any:
+def plain_type(annotation: Any) -> Any:
+    """Return the type of an option: of ``T | None`` and of ``Annotated[T, …]`` that of T."""
     parts = get_args(annotation)
-    return parts[0] if parts and parts[-1] is type(None) else annotation
+    if get_origin(annotation) is Annotated or (parts and parts[-1] is NoneType):
+        return plain_type(parts[0])
+    return annotation

@@ -2,25 +2,26 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
-from fedscope.storage import MOST_BYTES
 from fedscope.workflows.sweep import file
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read
-from fedscope.workflows.sweep.jobs import Job, freeze, frozen, reason, run_all
+from fedscope.workflows.sweep.jobs import Job, freeze, frozen, run_all
 from fedscope.workflows.sweep.slurm import write
 
-# stands for fedscope: writes what it was called with, and ends with the code that its first word names
-ECHO = (sys.executable, "-c", "import sys; print(*sys.argv[1:]); sys.exit(int(sys.argv[1]))")
+
+def echo(words: Sequence[str]) -> str | None:
+    """Stand for fedscope: print the words on both streams, and fail where the first one is "bad"."""
+    print("out", *words)
+    print("err", *words, file=sys.stderr)
+    return "because" if words[0] == "bad" else None
 
 
 def sweep(**fields: object) -> SweepFile:
@@ -28,7 +29,7 @@ def sweep(**fields: object) -> SweepFile:
 
 
 def expand(
-    asked: SweepFile, registry: Path, out: Path, threads: int,
+    asked: SweepFile, registry: Path, out: Path, threads: int | None,
     off: Callable[[str, str], str | None] = lambda command, flag: None,
 ) -> list[Job]:  # fmt: skip
     return [Job(*one) for one in file.expand(asked, registry, out, threads, off).items()]
@@ -52,15 +53,9 @@ def test_every_checkpoint_and_every_combination_is_a_job(tmp_path: Path) -> None
     )
 
 
-def test_the_reason_is_the_last_line_of_a_log_of_any_length(tmp_path: Path) -> None:
-    (job,) = expand(sweep(checkpoints=["a"], jobs={"j": {"command": "hessian"}}), tmp_path, tmp_path, 1)
-    log = job.log(tmp_path)
-    log.parent.mkdir(parents=True)
-    with log.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-        file.seek(0, os.SEEK_END)
-        file.write(b"\nout of memory\n")
-    assert reason(job, tmp_path, 1) == "out of memory"
+def test_jobs_take_all_cores_unless_told_otherwise() -> None:
+    (job,) = expand(sweep(jobs={"a": {"command": "train"}}), Path("reg"), Path("out"), None)
+    assert "--threads" not in job.words
 
 
 def test_a_training_has_a_name_and_no_checkpoint() -> None:
@@ -121,74 +116,56 @@ def test_a_wrong_file_says_where(tmp_path: Path, text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_what_failed_runs_again_and_what_is_done_does_not(tmp_path: Path) -> None:
-    jobs = [Job("g/good", ("0", "x")), Job("g/bad", ("2", "because"))]
+def test_what_failed_runs_again_and_what_is_done_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = [Job("g/bad", ("bad", "y")), Job("g/good", ("good", "why not"))]
     heard: list[str] = []
-    faults = run_all(jobs, tmp_path, workers=2, say=heard.append, program=ECHO)
-    assert faults == {"g/bad": "2 because"}  # the last line of its log
-    assert len(heard) == 2
-    assert [job.done(tmp_path) for job in jobs] == [True, False]
-    (tmp_path / "g" / "good.log").write_text("kept")
-    assert list(run_all(jobs, tmp_path, workers=1, say=heard.append, program=ECHO)) == ["g/bad"]
-    assert (tmp_path / "g" / "good.log").read_text() == "kept"
-    assert not Job("g/good", ("0", "y")).done(tmp_path)  # another command line
-    jobs[0].forget(tmp_path)
-    assert not jobs[0].done(tmp_path)
+    assert run_all(jobs, tmp_path, echo, heard.append) == {"g/bad": "because"}
+    assert heard == ["1/2 g/bad: because", "2/2 g/good: done"]
+    assert [job.done(tmp_path) for job in jobs] == [False, True]
+    line = "$ fedscope good 'why not'\nout good why not\nerr good why not\n"
+    assert jobs[1].log(tmp_path).read_text() == line
+    assert list(run_all(jobs, tmp_path, echo, heard.append)) == ["g/bad"]
+    assert heard[2:] == ["1/1 g/bad: because"]
+    assert jobs[0].log(tmp_path).read_text() == 2 * "$ fedscope bad y\nout bad y\nerr bad y\nError: because\n"
+    assert jobs[1].log(tmp_path).read_text() == line
+    assert not Job("g/good", ("good", "z")).done(tmp_path)  # another command line
+    jobs[1].forget(tmp_path)
+    assert not jobs[1].done(tmp_path)
+    assert capsys.readouterr() == ("", "")
 
 
-SWEEP = """
-import sys
-from pathlib import Path
-from fedscope.workflows.sweep.jobs import Job, run_all
-program = (sys.executable, "-c", sys.argv[2])
-jobs = [Job(name, ("x",)) for name in "abc"]
-run_all(jobs, Path(sys.argv[1]), workers=2, say=print, program=program)
-"""
-SLEEPER = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+def test_an_interruption_leaves_the_rest_to_the_next_call(tmp_path: Path) -> None:
+    def interrupted(words: Sequence[str]) -> str | None:
+        if words[0] == "b":
+            raise KeyboardInterrupt
+        return None
 
-
-def test_an_interruption_ends_every_process(tmp_path: Path) -> None:
-    sweep = subprocess.Popen([sys.executable, "-c", SWEEP, str(tmp_path), SLEEPER], stderr=subprocess.DEVNULL)
-    logs = [tmp_path / "a.log", tmp_path / "b.log"]
-    while not all(log.exists() and log.read_text().count("\n") == 2 for log in logs):
-        time.sleep(0.01)
-    sweep.send_signal(signal.SIGINT)
-    assert sweep.wait(20)
-    for log in logs:
-        child, deadline = int(log.read_text().split("\n")[1]), time.monotonic() + 20
-        while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not Path(f"/proc/{child}").exists()
-    assert not (tmp_path / "c.log").exists()
-    assert not any(Job(name, ("x",)).done(tmp_path) for name in "abc")
-
-
-def test_a_log_keeps_what_earlier_starts_printed(tmp_path: Path) -> None:
-    job, heard = Job("g/a", ("why not",)), list[str]()
-    for code in ("print('first'); raise SystemExit(3)", "raise SystemExit(4)", "print('last')"):
-        faults = run_all([job], tmp_path, workers=1, say=heard.append, program=(sys.executable, "-c", code))
-    assert heard == ["1/1 g/a: first", "1/1 g/a: ended with code 4", "1/1 g/a: done"]
-    line = "$ fedscope 'why not'\n"
-    assert job.log(tmp_path).read_text() == f"{line}first\n{line}{line}last\n"
-    assert faults == {}
+    jobs = [Job(name, (name,)) for name in "abc"]
+    with pytest.raises(KeyboardInterrupt):
+        run_all(jobs, tmp_path, interrupted, print)
+    assert [job.done(tmp_path) for job in jobs] == [True, False, False]
+    assert run_all(jobs, tmp_path, echo, print) == {}
+    assert all(job.done(tmp_path) for job in jobs)
 
 
 def test_a_job_that_is_done_when_its_turn_comes_does_not_begin(tmp_path: Path) -> None:
-    """The first job marks the second one done, as another sweep of the same file may."""
-    second = Job("b", ("x",))
-    second.finish(tmp_path)
-    state = tmp_path / "b.state"
-    written = state.read_text()
-    state.unlink()
-    code = f"import pathlib; pathlib.Path({str(state)!r}).write_text({written!r})"
-    program = (sys.executable, "-c", code)
-    assert run_all([Job("a", ("x",)), second], tmp_path, workers=1, say=print, program=program) == {}
-    assert (tmp_path / "a.log").exists()
-    assert not (tmp_path / "b.log").exists()
+    first, second = Job("a", ("x",)), Job("b", ("x",))
+
+    def another_sweep(words: Sequence[str]) -> str | None:
+        second.finish(tmp_path)
+        return None
+
+    assert run_all([first, second], tmp_path, another_sweep, print) == {}
+    assert first.log(tmp_path).exists()
+    assert not second.log(tmp_path).exists()
 
 
-def training(run: RunFolder, *options: str, name: str = "", threads: int = 1) -> Job:
-    common = ("--registry", str(run.root), "--threads", str(threads), "--name", name or run.name)
+def training(
+    run: RunFolder, *options: str, name: str = "", threads: Sequence[str] = ("--threads", "1")
+) -> Job:
+    common = ("--registry", str(run.root), *threads, "--name", name or run.name)
     return Job("g/a", ("train", *options, *common, "--json", "out/g/a.json"))
 
 
@@ -200,6 +177,7 @@ def test_a_training_whose_run_is_there_goes_on(run: RunFolder, tmp_path: Path) -
     assert new.now() == new.words
     rest = ("--registry", str(run.root), "--name", run.name, "--json", "out/g/a.json")
     assert there.now() == ("train", "--resume", *LINE, *rest)  # the threads are the run's
+    assert training(run, *LINE, threads=()).now() == there.now()
     there.begin(tmp_path)
     assert there.kept(tmp_path) is None  # it is no run of this sweep's
     there.finish(tmp_path)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.request_options import CountOrAll, options_of
+from fedscope.cli.options.request_options import CountOr, options_of
 from fedscope.cli.options.shared import flags_given
 from fedscope.workflows.option_fields import check_effects
 from fedscope.workflows.sources.targets import NUMBERS, OF_SPLITS, OWN, SAMPLES, Targets
@@ -43,7 +43,7 @@ def analysis_on(samples: str, *, own: bool) -> shared.Decorator:
     """
     chosen: list[shared.Decorator] = [
         click.argument("checkpoints", nargs=-1, metavar="[CKPT]...", shell_complete=completion.checkpoints),
-        click.option("--samples", metavar="N|all", type=CountOrAll(),
+        click.option("--samples", metavar="N|all", type=CountOr("all"),
                      help=f"Samples to analyse on, a fixed draw. [default: {samples}]"),
         options_of(Targets, () if own else (OWN, OF_SPLITS)),
         shared.data_dir,

@@ -15,23 +15,21 @@ from fedscope.workflows.option_fields import OptionField, option_fields
 Groups = Mapping[str, Sequence[str | EllipsisType]]
 
 
-class CountOrAll(click.ParamType[int | Literal["all"] | None]):
-    """A number from 1 on, or ``all``, of which ``every`` is the value."""
+class CountOr(click.ParamType[int | str | None]):
+    """A number from 1 on, or a word such as ``all``, which stands for itself or for None."""
 
-    name = "N|all"
-
-    def __init__(self, every: Literal["all"] | None = "all") -> None:
-        self._every: Literal["all"] | None = every
+    def __init__(self, word: str, *, none: bool = False) -> None:
+        self.name, self._word, self._value = word, word, None if none else word
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | Literal["all"] | None:
-        """Return the number, or what stands for all."""
-        if value == "all":
-            return self._every
+    ) -> int | str | None:
+        """Return the number, or what the word stands for."""
+        if value == self._word:
+            return self._value
         if not re.fullmatch("[0-9]{1,12}", str(value)) or int(value) < 1:
             flag = param.opts[0] if param else "it"
-            raise UserError(f"{flag} takes a number from 1 up, or all, not {value!r}")
+            raise UserError(f"{flag} takes a number from 1 up, or {self._word}, not {value!r}")
         return int(value)
 
 
@@ -71,8 +69,8 @@ def _type(one: OptionField) -> Any:
     kind, bounds = one.kind, one.bounds
     if get_origin(kind) is Literal:
         return click.Choice(get_args(kind))
-    if one.metavar == CountOrAll.name:
-        return CountOrAll(None)
+    if one.metavar == "N|all":
+        return CountOr("all", none=True)
     if kind not in (int, float):
         return bool if kind is bool else str
     least, most = max(bounds.least, bounds.above), min(bounds.most, bounds.below)

@@ -1,15 +1,16 @@
 """Options that are fields of a run's settings: flags, types, choices and defaults are the fields'."""
 
 from collections.abc import Mapping
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from pydantic_core import PydanticUndefined
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.cli.options import completion
+from fedscope.cli.options.request_options import CountOr
 from fedscope.cli.options.shared import Decorator
+from fedscope.workflows.option_fields import plain_type
 
 HELP = {
     "method": "A method, or a sum such as feddyn+man; `fedscope methods list` has them.",
@@ -87,23 +88,6 @@ HELP = {
 }
 
 
-class AutoOrCount(click.ParamType[int | str]):
-    """A number from 1 on, or ``auto``."""
-
-    name = "auto|K"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """Return ``auto`` or the number."""
-        text = str(value)
-        if text != "auto" and not text.isdecimal():
-            self.fail(f"{text!r} is neither auto nor a number.", param, ctx)
-        return text if text == "auto" else int(text)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """Return what stands for the value in the help."""
-        return "auto|K"
-
-
 def settings(
     *names: str, helps: Mapping[str, str] | None = None, aliases: Mapping[str, str] | None = None
 ) -> Decorator:
@@ -128,23 +112,18 @@ def settings(
 
 def _option(name: str, help: str, alias: str | None) -> Decorator:
     field, flag = Settings.model_fields[name], f"--{name.replace('_', '-')}"
-    kind = _kind(field.annotation)
+    kind = plain_type(field.annotation)
+    if get_origin(kind) is Literal:
+        kind = click.Choice(get_args(kind))
     if kind is bool:
         flag, kind = f"{flag}/{flag.replace('--', '--no-')}", None
     elif name == "stack":
-        kind = AutoOrCount()
+        kind = CountOr("auto")
     elif field.default not in (None, PydanticUndefined):
         help = f"{help} [default: {field.default}]"
     complete = completion.names_of(name) if name in ("method", "model", "dataset") else None
     flags = (flag, alias) if alias else (flag,)
-    return click.option(*flags, name, type=kind, default=None, help=help, shell_complete=complete)
-
-
-def _kind(annotation: Any) -> Any:
-    """Return the type of an option for a field's annotation: of ``T | None`` that of T."""
-    if get_origin(annotation) is Literal:
-        return click.Choice(get_args(annotation))
-    if get_origin(annotation) is Annotated:
-        return _kind(get_args(annotation)[0])
-    kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
-    return _kind(kinds[0]) if kinds else annotation
+    return click.option(
+        *flags, name, type=kind, default=None, help=help, shell_complete=complete,
+        metavar="auto|K" if name == "stack" else None,
+    )  # fmt: skip

@@ -84,7 +84,7 @@ def read(path: Path) -> SweepFile:
 
 
 def expand(
-    file: SweepFile, registry: Path, out: Path, threads: int, off: Callable[[str, str], str | None]
+    file: SweepFile, registry: Path, out: Path, threads: int | None, off: Callable[[str, str], str | None]
 ) -> dict[str, tuple[str, ...]]:
     """Return the command line of every job, by the job's name.
 
@@ -92,7 +92,7 @@ def expand(
         file: what is asked for.
         registry: where the runs are.
         out: folder of the jobs' files.
-        threads: of each job.
+        threads: of each job; None: all cores.
         off: (command, flag) ↦ the flag that turns an option off, such as ``--no-nesterov``; or None.
     """
     found = dict[str, tuple[str, ...]]()
@@ -109,7 +109,8 @@ def expand(
             words = [jobs.command, *filter(None, [target])]
             for key, value in given.items():
                 words += _option(jobs.command, key, value, str(out / name), off)
-            words += ["--registry", str(registry), "--threads", str(threads)]
+            words += ["--registry", str(registry)]
+            words += ["--threads", str(threads)] if threads else []
             words += ["--name", name.replace("/", "-")] if jobs.command == "train" else []
             found[name] = (*words, "--json", f"{out / name}.json")
     return found

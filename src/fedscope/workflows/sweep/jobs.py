@@ -6,27 +6,23 @@ A job that is done is not run again, and a training goes on with its run: the fi
 
 import hashlib
 import json
-import os
 import shlex
-import subprocess
-import sys
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
+from io import TextIOWrapper
 from pathlib import Path
 
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
-from fedscope.storage import appended, read_bytes, read_end, remove, write_text
+from fedscope.storage import appended, read_bytes, remove, write_text
 from fedscope.storage.limits import parse_json
 from fedscope.workflows.sweep.file import COMMANDS
 
 JOBS = "jobs-{}.json"  # a frozen list, from which the tasks of an array read, named by its content
-FEDSCOPE = (sys.executable, "-m", "fedscope")
 _FREE = ("--threads", "--data-dir", "--workers", "--log")  # no settings of a run
-_PROMPT = "$ fedscope"  # before the command line that begins a part of a log
-_PAUSE = 0.05  # between two looks at what has ended [s]
+Call = Callable[[Sequence[str]], str | None]
+"""What runs a command line; it returns why that failed, if it did."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,10 @@ class Job:
         """Return the command line: of a training whose run is there the one that goes on with it."""
         if not self.begun:
             return self.words
-        place = self.words.index("--threads")  # which the run has from before
-        return ("train", "--resume", *self.words[1:place], *self.words[place + 2 :])
+        kept = list(self.words[1:])
+        if "--threads" in kept:  # the run has its own from before
+            del kept[(place := kept.index("--threads")) : place + 2]
+        return ("train", "--resume", *kept)
 
     def begin(self, out: Path) -> None:
         if not self.begun:
@@ -97,58 +95,34 @@ class Job:
         return out / f"{self.name}.state"
 
 
-def run_all(
-    jobs: Sequence[Job],
-    out: Path,
-    *,
-    workers: int,
-    say: Callable[[str], None],
-    program: Sequence[str] = FEDSCOPE,
-) -> dict[str, str]:
-    """Run every job that is not done, ``workers`` at a time; return why some failed, by their names.
+def run_all(jobs: Sequence[Job], out: Path, call: Call, say: Callable[[str], None]) -> dict[str, str]:
+    """Run every job that is not done, one after the other; return why some failed, by their names.
 
-    What a job prints is appended to its log. A job that fails stops no other one; an interruption ends all,
-    and after it the same call goes on with the rest.
+    They run in this process: of a small measurement, the start of a process would take most of the time. What
+    a job prints is appended to its log. A job that fails stops no other one, and after an interruption the
+    same call goes on with the rest.
     """
-    left, faults, ended = deque(job for job in jobs if not job.done(out)), dict[str, str](), 0
-    count, running = len(left), dict[Job, subprocess.Popen[bytes]]()
-    try:
-        while left or running:
-            while left and len(running) < workers:
-                job = left.popleft()
-                if not job.done(out):  # by another sweep of the same file, meanwhile
-                    running[job] = _started(job, out, program)
-            for job in [job for job, process in running.items() if process.poll() is not None]:
-                code, ended = running.pop(job).returncode, ended + 1
-                if code:
-                    faults[job.name] = reason(job, out, code)
-                else:
-                    job.finish(out)
-                say(f"{ended}/{count} {job.name}: {faults.get(job.name, 'done')}")
-            time.sleep(_PAUSE)
-    finally:
-        for process in running.values():
-            process.terminate()
+    left, faults = [job for job in jobs if not job.done(out)], dict[str, str]()
+    for number, job in enumerate(left, 1):
+        if not job.done(out):  # by another sweep of the same file, meanwhile
+            if fault := _logged(job, out, call):
+                faults[job.name] = fault
+            else:
+                job.finish(out)
+        say(f"{number}/{len(left)} {job.name}: {faults.get(job.name, 'done')}")
     return faults
 
 
-def _started(job: Job, out: Path, program: Sequence[str]) -> "subprocess.Popen[bytes]":
+def _logged(job: Job, out: Path, call: Call) -> str | None:
     words = job.now()
     job.begin(out)
-    with appended(job.log(out), below=None) as log:
-        log.write(f"{_PROMPT} {shlex.join(words)}\n".encode())
-        log.flush()
-        return subprocess.Popen(
-            [*program, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            env={**os.environ, "NO_COLOR": "1"},
-        )  # fmt: skip
-
-
-def reason(job: Job, out: Path, code: int) -> str:
-    """Return the last line of a job's log."""
-    lines = read_end(job.log(out)).decode("utf-8", "replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), _PROMPT)
-    return f"ended with code {code}" if last.startswith(_PROMPT) else last
+    with appended(job.log(out), below=None) as raw, TextIOWrapper(raw, "utf-8", line_buffering=True) as log:
+        print(f"$ fedscope {shlex.join(words)}", file=log)
+        with redirect_stdout(log), redirect_stderr(log):
+            fault = call(words)
+        if fault:
+            print(f"Error: {fault}", file=log)
+    return fault
 
 
 def freeze(jobs: Sequence[Job], out: Path) -> Path:
