@@ -32,6 +32,7 @@ LEFT_OUT = (  # patterns of the beginnings of names
     r"tests/cli/terminal/test_answers\.py::test_a_part",
     r"tests/cli/test_clients\.py::test_what_is_under_way",
     r"tests/cli/test_influence\.py::test_a_runs_samples",
+    r"tests/cli/test_outlook\.py::test_a_report",
     r"tests/cli/test_own_tasks\.py::test_random_rows",
     r"tests/cli/test_own_training\.py::test_(workers|names)",
     r"tests/cli/test_pretrained\.py::test_",

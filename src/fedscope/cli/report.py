@@ -1,6 +1,8 @@
 """`fedscope report`: runs and all that was measured of them, as one interactive HTML file."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +16,11 @@ from fedscope.storage import write_text
 from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
+if TYPE_CHECKING:
+    from fedscope.workflows.report_page import ReportRequest
+
 GROUPS = {
-    "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute"),
+    "Most used": ("--out", "--samples", "--grid", "--top-k", "--no-clients", "--no-compute", "--dry-run"),
     "What is shown": ("--rounds", "--span", "--record"),
     "How precisely": ("--probes", "--client-probes"),
     **analysis_groups,
@@ -43,6 +48,7 @@ EXAMPLES = {
 @click.option("--rounds", metavar="FIRST:LAST:STEP",
               help="Also landscapes of these kept rounds along the same directions.")  # fmt: skip
 @click.option("--no-compute", is_flag=True, help="Show only what the registry and --record have.")
+@click.option("--dry-run", is_flag=True, help="Make nothing; say what measuring all of it would take.")
 @click.option("--record", "files", multiple=True, metavar="FILE", type=click.Path(path_type=Path),
               help="A saved record of `hessian`, `plot-landscape` or `clients --json`; may be "
               "repeated.")  # fmt: skip
@@ -58,6 +64,7 @@ def command(
     no_clients: bool,
     rounds: str | None,
     no_compute: bool,
+    dry_run: bool,
     files: tuple[Path, ...],
 ) -> None:
     """Make one HTML file of runs side by side, for any browser: measures what is missing, reuses the rest.
@@ -86,8 +93,31 @@ def command(
         given=tuple(record for file in files for record in read(read_record(file), str(file))),
         lasting=lasting,
     )
+    if dry_run:
+        _show_outlook(request, json_target)
+        return
     page, records = report(request, console.REPORTER)
     only_json = console.in_json(json_target, [record.to_json() for record in records])
     write_text(Path(out), page, below=None)
     if not only_json:
         print(out)
+
+
+def _show_outlook(request: "ReportRequest", target: str | None) -> None:
+    from fedscope.workflows.curvature.hessian_command import plans
+    from fedscope.workflows.curvature.measurement_plan import described
+    from fedscope.workflows.landscape.landscape_request import Plane
+    from fedscope.workflows.landscape.outlook import outlooks
+
+    curvature = plans(request.targets, replace(request.curvature, clients=False), console.REPORTER)
+    plane = Plane(grid=request.grid, span=request.span, bn=request.bn)
+    planes = outlooks(request.targets, plane, console.REPORTER, request.rounds)
+    if console.in_json(target, [*(one.to_json() for one in curvature), *map(asdict, planes)]):
+        return
+    lines = [line for plan in curvature for line in described(plan)] + [one.described() for one in planes]
+    if request.clients:
+        probes = request.curvature.cross_client.probes
+        lines.append(
+            f"H_N and H_D besides: {probes} products of each client's own rows, where clients were kept"
+        )
+    console.show(("line", line) for line in lines)
