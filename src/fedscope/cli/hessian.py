@@ -116,7 +116,8 @@ def command(
     if dry_run:
         _plan(targets, request, within, json_target)
         return
-    place = None if figure or recompute or request.influence else answer_files.place(targets, request)
+    measured_anew = figure or recompute or request.influence or not request.certified
+    place = None if measured_anew else answer_files.place(targets, request)
     if place and _answered(place, targets, request, json_target):
         return
     from fedscope.workflows.curvature.hessian_command import curvature  # torch: not for --help

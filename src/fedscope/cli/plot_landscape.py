@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -21,6 +21,8 @@ from fedscope.figures.figure_kinds import SurfaceKind
 from fedscope.storage import write_text
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.option_fields import Rule, asked
+from fedscope.workflows.results import answer_files
+from fedscope.workflows.results.stored_answers import Answer, store, stored
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -109,7 +111,6 @@ def command(
     from fedscope.figures.embedded_record import read_records
     from fedscope.figures.surface.surfaces import MOST_CHECKPOINTS
     from fedscope.records.saved_records import landscapes as landscape_records
-    from fedscope.workflows.landscape.landscape_command import landscapes  # torch: not for --help
 
     names = dict.fromkeys(name for name in (*metrics, metric) if name != "loss")
     plane = asked(Plane, options, grid=grid_sizes(grid), bn=targets.bn, metrics=tuple(names))
@@ -120,14 +121,8 @@ def command(
         _show_outlook(targets, plane, round_range, json_target)
         return
     else:
-        records = landscapes(
-            targets,
-            plane,
-            console.REPORTER,
-            rounds=round_range,
-            most=None if page else MOST_CHECKPOINTS,
-            again=recompute,
-        )
+        most = None if page else MOST_CHECKPOINTS
+        records = _computed(targets, plane, round_range, most, again=recompute)
         if not records:  # another process of torchrun's draws them
             return
         if not round_range:
@@ -136,6 +131,35 @@ def command(
     _write(records, target, kind, metric, seconds)
     if not only_json:
         print(out)
+
+
+def _computed(
+    targets: Targets, plane: Plane, rounds: str | None, most: int | None, *, again: bool
+) -> Sequence["LandscapeRecord"]:
+    """Return the landscapes, those of an earlier command where nothing that they rest on has changed."""
+    from fedscope.records.landscape_record import LandscapeRecord
+
+    own = again or any(":" in name for name in plane.metrics)  # code that may change
+    place = None if own else answer_files.place(targets, plane, rounds, most)
+    if known := place and stored(place.file):
+        console.show(known.remarks)
+        return [LandscapeRecord.read(record) for record in known.content]
+    from fedscope.workflows.landscape.landscape_command import landscapes  # torch: not for --help
+
+    noted = list[str]()
+
+    def note(line: str) -> None:
+        noted.append(line)
+        console.note(line)
+
+    of_runs = rounds is not None or plane.directions in ("clients", "pca")
+    rests = place and answer_files.rests_on(place.checkpoints, targets.data_dir, clients=of_runs)
+    found = landscapes(
+        targets, plane, replace(console.REPORTER, note=note), rounds=rounds, most=most, again=again
+    )
+    answer = Answer([record.to_json() for record in found], remarks=[("note", line) for line in noted])
+    store(place and place.file, rests, answer)
+    return found
 
 
 def _show_outlook(targets: Targets, plane: Plane, rounds: str | None, target: str | None) -> None:

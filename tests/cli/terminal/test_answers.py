@@ -58,14 +58,15 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measured:
     return found
 
 
-def _without_torch(*commands: tuple[str, ...]) -> list[Outcome]:
+def _without_torch(*commands: tuple[str, ...], drawing: bool = False) -> list[Outcome]:
+    heavy = {"torch"} if drawing else {"torch", "scipy", "matplotlib"}
     code = f"""
 import contextlib, io, json, sys
 from fedscope.cli.main import call
 for words in {commands!r}:
     with contextlib.redirect_stderr(io.StringIO()) as err, contextlib.redirect_stdout(io.StringIO()) as out:
         code = call(words)
-    assert not {{"torch", "scipy", "matplotlib"}} & set(sys.modules), words
+    assert not {heavy!r} & set(sys.modules), words
     print(json.dumps([code, out.getvalue(), err.getvalue()]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -121,6 +122,46 @@ def test_a_part_of_a_larger_result_needs_no_torch(
     monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     assert given == [fedscope(*words) for words in asked]
     assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
+
+
+PLANE = ("plot-landscape", "tiny", "--grid", "5", *ASKED[2:4], *ASKED[8:], "--directions", "random")
+
+
+def test_a_plane_is_drawn_again_without_torch(fedscope: Command, registry: Path) -> None:
+    first = fedscope(*PLANE, "--out", "a.png", "--json", "a.json")
+    assert first.code == 0, first.err
+    again, contours = _without_torch(
+        (*PLANE, "--out", "b.png", "--json", "b.json"),
+        (*PLANE, "--out", "c.svg", "--kind", "contour"),
+        drawing=True,
+    )
+    assert (again.code, contours.code, Path("c.svg").exists()) == (0, 0, True)
+    assert Path("b.json").read_text() == Path("a.json").read_text()
+    assert Path("b.png").read_bytes() == Path("a.png").read_bytes()
+    assert set(again.err.splitlines()) <= set(first.err.splitlines())  # the same notes, and no long step
+
+
+@pytest.mark.parametrize(
+    "more", [("--recompute",), ("--grid", "3"), ("--bn", "batch"), ("--metric", "mine:metric")]
+)
+def test_another_plane_is_not_answered(
+    fedscope: Command,
+    registry: Path,
+    code: Callable[[str, str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    more: tuple[str, ...],
+) -> None:
+    code("mine", "def metric(outputs, targets):\n    return outputs.amax(1)\n")
+    assert fedscope(*PLANE, "--out", "a.png").code == 0
+    computed = list[object]()
+    monkeypatch.setattr(
+        "fedscope.workflows.landscape.landscape_command.landscapes",
+        lambda *asked, **_: computed.append(asked) or [],
+    )
+    assert fedscope(*PLANE, "--out", "a.png").code == 0
+    assert computed == []
+    assert fedscope(*PLANE, "--out", "a.png", *more).code == 0
+    assert len(computed) == 1
 
 
 def test_a_block_of_the_parameters_is_no_part_of_all(fedscope: Command, registry: Path) -> None:

@@ -1,4 +1,4 @@
-"""Stored answers of `fedscope hessian`, beside its results, and the files that they rest on.
+"""Stored answers of `hessian` and `plot-landscape`, beside the results, and the files that they rest on.
 
     REGISTRY/.analysis/answers/NAME.json     the output of one command
                                BASIS.json    checkpoint, problem and clients of all requests on these samples
@@ -52,12 +52,15 @@ class AnswerFile(NamedTuple):
     checkpoints: tuple[Path, ...]
 
 
-def place(targets: Targets, request: Request) -> AnswerFile | None:
-    if not (request.certified and is_lasting(targets)):
+def place(targets: Targets, *question: object) -> AnswerFile | None:
+    if not is_lasting(targets):
         return None
     store = RunRegistry(targets.registry)
-    paths = tuple(store.resolve(reference) for reference in targets.checkpoints or (None,))
-    return AnswerFile(_file(targets, question=(targets, request), checkpoints=paths), paths)
+    try:
+        paths = tuple(store.resolve(reference) for reference in targets.checkpoints or (None,))
+    except UserError:  # said by what reads them, which may know more names
+        return None
+    return AnswerFile(_file(targets, question=(targets, *question), checkpoints=paths), paths)
 
 
 def is_lasting(targets: Targets) -> bool:
