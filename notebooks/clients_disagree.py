@@ -4,7 +4,7 @@
 # Each client trains on its own data, so each has its own Hessian. H_N is the squared gap between the sizes of
 # two clients' curvatures, H_D the cosine between their directions (Mendieta et al. 2022). Do clients whose
 # data are more unequal agree less? Here are two runs: nearly all images of a client of three or four classes,
-# and nearly every class with one client (α = 0.1); and nearly the same mixture for all (α = 10).
+# and nearly every class with one client (α = 0.1); and a similar mixture for all (α = 10).
 
 # %%
 import fedscope

@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Your own network in ten lines
+# # Your own network in two calls
 #
 # Any `torch.nn.Module`, any data, any loss that is a mean over samples. Here: two moons, and a small
 # network.

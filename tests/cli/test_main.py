@@ -255,6 +255,13 @@ class Poison:
         (["plot-landscape", "--directions", "points", "tiny", "tiny"], "points takes 3 checkpoints, not 2"),
         (["plot-landscape", "--directions", "pca"], "kept 0 of its rounds"),
         (["runs", "show", "none"], "no run 'none'"),
+        (["hessian", "--tol", "nan"], "--tol takes a number, not nan"),
+        (["plot-landscape", "--span", "nan"], "--span takes a number, not nan"),
+        (["report", "--span", "nan"], "--span takes a number, not nan"),
+        (["hessian", "tiny@best@client1"], "did you mean 'tiny@client1'?"),
+        (["hessian", "here/tiny"], "here/tiny is the folder of a run; name the run: tiny"),
+        (["runs", "show", "here/tiny"], "here/tiny is the folder of a run; name the run: tiny"),
+        (["hessian", "here/tiny", "--registry", "own"], "name the run: tiny --registry here"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_code_2(
@@ -268,6 +275,7 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     Path("up.toml").write_text('[jobs."../up"]\ncommand = "train"\n')
     Path("jobs.json").write_text('[{"name": "a", "words": ["runs", "delete", "tiny", "--yes"]}]')
     Path("nothing").symlink_to("gone")
+    Path("here").symlink_to(run.folder.parent)
     before = sorted(run.folder.parent.glob("*/"))
     done = fedscope(*arguments)
     lines = [line for line in done.err.splitlines() if not line.startswith("tiny@")]

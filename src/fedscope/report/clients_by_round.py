@@ -22,7 +22,7 @@ from fedscope.report.sortable_table import SortableTable, told
 from fedscope.report.subjects import SYMBOLS, Key, Subject, Subjects, key_of, legible, run_key
 
 ALTS: Mapping[ClientsKind, str] = {
-    "gap": "Loss, λ_max and trace of each client, at its own weights and at the global ones.",
+    "gap": "What was measured of each client, at its own weights and at the global ones.",
     "alignment": "Curvature along each client's update, and the update's share in the top eigenspace.",
     "drift": "The cost of averaging by orders, client by client.",
     "matrix": "A matrix of the pairs of clients, in the order of a clustering.",

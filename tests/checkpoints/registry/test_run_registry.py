@@ -257,7 +257,7 @@ def test_a_file_is_its_own_address(registry: RunRegistry, run: RunFolder) -> Non
         ("b@client7", r"holds no @client7 \(clients/0007.pt\)"),
         ("c@final", r"holds no @final \(final.pt\)"),
         ("b@worst", "use @best"),
-        ("b@bset", "unknown checkpoint b@bset; did you mean 'best'"),
+        ("b@bset", "unknown checkpoint b@bset; did you mean 'b@best'"),
         ("x/y.pt", "no such file"),
         ("missing.pt", "no such file"),
         ("..x@best", "there is no run '..x'"),

@@ -124,6 +124,7 @@ class RunRegistry:
         if at:
             raise UserError(f"{name} names a checkpoint; name the run alone: {stem or 'RUN'}")
         if name and Path(name).exists():
+            self._refuse_folder(Path(name))
             raise UserError(
                 f"{name} is no run of the registry {self.root}; `fedscope runs add {quote(name)} --model "
                 "NAME --dataset NAME` registers another program's checkpoint"
@@ -161,6 +162,7 @@ class RunRegistry:
         if Path(reference).is_file():
             return Path(reference)
         if Path(reference).is_dir() and not layout.is_run(self.root / reference):
+            self._refuse_folder(Path(reference))
             raise UserError(
                 f"{reference} is a folder, not a run of the registry {self.root}; register it with `fedscope "
                 "runs add`, name a file in it, or add --model and --data for one as Hugging Face writes it"
@@ -172,11 +174,18 @@ class RunRegistry:
             raise UserError(f"{reference!r} is half of RUN@WHICH; use RUN, RUN@best, RUN@25 or RUN@client3")
         return self._checkpoint(self.run(name), which)
 
+    def _refuse_folder(self, folder: Path) -> None:
+        """Refuse the folder of a run, which is named by its name alone."""
+        if layout.is_run(folder):
+            elsewhere = folder.resolve().parent != self.root.resolve()
+            there = f" --registry {quote(str(folder.parent))}" if elsewhere else ""
+            raise UserError(f"{folder} is the folder of a run; name the run: {quote(folder.name)}{there}")
+
     def _checkpoint(self, run: RunFolder, which: str) -> Path:
         path = path_of(run, which)
         if path is None:
             hint = (
-                suggestion(which, addresses(run))
+                suggestion(which, addresses(run)).replace("'", f"'{run.name}@", 1)
                 or "; use @best, @final, @initial, @25, @25:all, @client3 or @25:client3:step40"
             )
             raise UserError(f"unknown checkpoint {run.name}@{which}{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,7 @@ from rich_click import RichCommand, RichGroup, RichOptionPanel
 from fedscope.cli.options.shared import flags_given
 from fedscope.cli.terminal.readable import readable
 from fedscope.cli.terminal.verbosity import FLAGS
-from fedscope.errors import suggestion
+from fedscope.errors import UserError, suggestion
 from fedscope.workflows.option_fields import Rule, check
 from fedscope.workflows.requests import LISTED
 
@@ -97,6 +98,10 @@ class Command(RichCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, unless an option of its own that was given has no effect."""
+        for param in self.params:
+            value = ctx.params.get(str(param.name))
+            if isinstance(param.type, click.FloatRange) and value is not None and isnan(value):
+                raise UserError(f"{param.opts[0]} takes a number, not nan")
         check(self.rules, flags_given(ctx), ctx.params)
         return super().invoke(ctx)
 
