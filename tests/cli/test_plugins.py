@@ -207,4 +207,4 @@ def test_the_model_that_was_kept_is_no_anchor_of_a_method_that_sends(
     save_checkpoint(found.anchor(2), kept.state, kept.info)
     (fault,) = verify_run(found)
     assert fault.path == "a/round-0002/anchor.pt"
-    assert "the method sends another" in fault.problem
+    assert fault.problem == "holds average 'cld', and by its name average 'sent'"

@@ -33,9 +33,7 @@ class PlanRecord(Plain):
     memory: Count  # of the process at its peak, with a basis of so many rows [bytes]
     basis: BasisEntry  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
-    products_most: (
-        Count  # that the searches give up at; without those of a basis that a trace enlarges [products]
-    )
+    products_most: Count  # that the searches give up at, but for a basis that a trace enlarges [products]
     product_seconds: Finite  # that one product by batches took [s]
     seconds_most: Finite  # of the most products [s]
     limit: Count | None  # of ``--memory`` [bytes]

@@ -87,14 +87,14 @@ def test_a_measure_is_of_its_split_draw_and_engine(measured: Path, name: str) ->
 
 
 def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
-    registry = measured.parent.parent
-    assert cached_result(registry, measured, PLAIN) is None
-    compute(measured, PLAIN, registry, None, "cpu", lambda _: None)
-    for fewer in (replace(PLAIN, model="server"), replace(PLAIN, model="server", probes=1)):
+    registry, plain = measured.parent.parent, replace(PLAIN, probes=3)
+    assert cached_result(registry, measured, plain) is None
+    compute(measured, plain, registry, None, "cpu", lambda _: None)
+    for fewer in (replace(plain, model="server"), replace(plain, model="server", probes=2)):
         found = cached_result(registry, measured, fewer)  # by its content, under another name
         assert isinstance(found, HessianRecord)
-        assert found.trace.probes == 2
-    assert cached_result(registry, measured, replace(PLAIN, model="server", probes=3)) is None
+        assert found.trace.probes == 3
+    assert cached_result(registry, measured, replace(plain, model="server", probes=4)) is None
 
 
 def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) -> None:
