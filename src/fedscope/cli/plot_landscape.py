@@ -135,7 +135,7 @@ def command(
 
 def _computed(
     targets: Targets, plane: Plane, rounds: str | None, most: int | None, *, again: bool
-) -> Sequence["LandscapeRecord"]:
+) -> list["LandscapeRecord"]:
     """Return the landscapes, those of an earlier command where nothing that they rest on has changed."""
     from fedscope.records.landscape_record import LandscapeRecord
 

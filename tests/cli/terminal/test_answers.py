@@ -154,10 +154,12 @@ def test_another_plane_is_not_answered(
     code("mine", "def metric(outputs, targets):\n    return outputs.amax(1)\n")
     assert fedscope(*PLANE, "--out", "a.png").code == 0
     computed = list[object]()
-    monkeypatch.setattr(
-        "fedscope.workflows.landscape.landscape_command.landscapes",
-        lambda *asked, **_: computed.append(asked) or [],
-    )
+
+    def compute(*asked: object, **_: object) -> list[object]:
+        computed.append(asked)
+        return []
+
+    monkeypatch.setattr("fedscope.workflows.landscape.landscape_command.landscapes", compute)
     assert fedscope(*PLANE, "--out", "a.png").code == 0
     assert computed == []
     assert fedscope(*PLANE, "--out", "a.png", *more).code == 0
