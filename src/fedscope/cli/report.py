@@ -13,6 +13,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
+from fedscope.workflows.option_fields import Rule
 from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
@@ -29,9 +30,10 @@ EXAMPLES = {
     "fedscope report a b": "two runs beside each other: measures what is missing",
     "fedscope report a --no-compute --out quick.html": "what has been measured already, at once",
 }
+RULES = (Rule("no_compute files", lambda v: not v["dry_run"], "with --dry-run"),)
 
 
-@click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES)
+@click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
 @analysis
 @shared.out("report.html", "The .html file; an earlier one is replaced.", numbered=False)
 @click.option("--grid", type=click.IntRange(3, 1001), default=21, show_default=True,
