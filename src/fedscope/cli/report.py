@@ -1,5 +1,6 @@
 """`fedscope report`: runs and all that was measured of them, as one interactive HTML file."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ import click
 from fedscope.cli.options import shared
 from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
-from fedscope.cli.options.command import Command
+from fedscope.cli.options.command import Command, OptionRule
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
@@ -30,7 +31,7 @@ EXAMPLES = {
     "fedscope report a b": "two runs beside each other: measures what is missing",
     "fedscope report a --no-compute --out quick.html": "what has been measured already, at once",
 }
-RULES = (Rule("no_compute files", lambda v: not v["dry_run"], "with --dry-run"),)
+RULES: Sequence[OptionRule] = (Rule("no_compute files", lambda v: not v["dry_run"], "with --dry-run"),)
 
 
 @click.command("report", cls=Command, groups=GROUPS, examples=EXAMPLES, rules=RULES)
