@@ -13,7 +13,7 @@ MEASURES = {
     "landscapes": "a point of a surface beside a plain loop and loss-landscapes; adaptive grids",
     "training": "samples per second beside a bare loop, pfl and Flower",
     "products": "products that sharing between quantities and rounds saves",
-    "coverage": "how often 95 % intervals hold the truth on networks trained on CIFAR-10",
+    "interval_coverage": "how often 95 % intervals hold the truth on networks trained on CIFAR-10",
     "methods": "accuracy, time and cost of every method",
     "authors": "rounds of every method beside the authors' own programs",
 }
