@@ -29,11 +29,11 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
-from functools import cache, partial
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -42,11 +42,9 @@ import pytest
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
-from coverage import CoverageData
+from mutant_tests import ROOT, Stage, recorded, stages
 
-ROOT = Path(__file__).parents[1]
 ROOMS = ("landscape", "records", "checkpoints", "workflows", "reproduce")
-MOST = 600.0  # processor seconds that the tests of one stage are known to take together
 NO_TESTS = 5  # pytest's exit code where the tier has none of a file
 LEFT_OUT = (
     "BitOr", "ExceptionReplacer", "RemoveDecorator",  # `X | None`, and what fails at import
@@ -99,90 +97,6 @@ def sample(count: int, seed: int) -> list[Mutant]:
     ]
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Files of tests, and which of their tests in which order; None: all of the tier."""
-
-    tier: str
-    files: Sequence[str]
-    tests: Sequence[str] | None = None
-
-    @property
-    def seconds(self) -> float:
-        """The processor seconds that it is known to take."""
-        return sum(map(cost, self.tests if self.tests is not None else self.files))
-
-
-@cache
-def _costs() -> dict[str, dict[str, float]]:
-    known: dict[str, dict[str, float]] = json.loads((ROOT / "tests" / "durations.json").read_text("utf-8"))
-    return known
-
-
-@cache
-def cost(test: str) -> float:
-    """Return the processor seconds of a file, or of a test with all its parameters."""
-    file, _, name = test.partition("::")
-    known = _costs().get(file, {})
-    return known.get(name.partition("[")[0], 0.05) if name else sum(known.values())
-
-
-def affordable(tests: Iterable[str]) -> list[str]:
-    """Return the cheapest tests or files that take no more than `MOST` together."""
-    chosen, seconds = list[str](), 0.0
-    for test in sorted(tests, key=lambda test: (cost(test), test)):
-        seconds += cost(test)
-        if chosen and seconds > MOST:
-            break
-        chosen.append(test)
-    return chosen
-
-
-def executing(mutant: Mutant, lines: Path) -> set[str]:
-    """Return the tests that execute a line, or its module where the line is executed at import."""
-    data = CoverageData(str(lines))
-    data.read()
-    contexts = data.contexts_by_lineno(str(ROOT / mutant.module))
-    tests = {line: {name.rpartition("|")[0] for name in names if name} for line, names in contexts.items()}
-    for line in range(mutant.line, max(0, mutant.line - 5), -1):  # its statement may begin above it
-        if line in tests:
-            return tests[line] or set().union(*tests.values())
-    return set()
-
-
-def stages(mutant: Mutant, tier: str, lines: Path) -> Iterator[Stage]:
-    """Yield the tests to try, the nearest first."""
-    seen = executing(mutant, lines)
-    near = affordable(seen)
-    yield Stage("fast", sorted({test.partition("::")[0] for test in near}), near)
-    path = Path(mutant.module).relative_to("src/fedscope")
-    own = Path("tests") / path.parent / f"test_{path.stem}.py"
-    room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
-    files = {file.relative_to(ROOT).as_posix() for file in (ROOT / room).rglob("test_*.py")}
-    if tier == "all":
-        files |= {test.partition("::")[0] for test in seen}
-    if (ROOT / own).exists():
-        yield Stage(tier, [own.as_posix()])
-    yield Stage(tier, affordable(files - {own.as_posix()}))
-
-
-def recorded() -> Path:
-    """Return the file of which tests of the fast tier execute which line, made where the commit has none."""
-    changed = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True)
-    if changed.stdout:
-        raise SystemExit("commit first: faults are put into the committed code")
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-    file = ROOT / "build" / f"lines-{commit.stdout.strip()}.coverage"
-    if not file.exists():
-        file.parent.mkdir(exist_ok=True)
-        unfinished = file.with_suffix(".unfinished")
-        run = "-n auto --dist worksteal --tier fast --cov=src/fedscope --cov-context=test --cov-report="
-        environment = {**os.environ, "COVERAGE_FILE": str(unfinished)}
-        subprocess.run([sys.executable, "-m", "pytest", *run.split()], cwd=ROOT, env=environment, check=True)
-        unfinished.rename(file)
-    return file
-
-
 def mutated(mutant: Mutant, root: Path) -> tuple[str, str]:
     """Return a module's text before and after the fault."""
     before = (root / mutant.module).read_text(encoding="utf-8")
@@ -201,7 +115,7 @@ def tried(mutant: Mutant, copy: Path, tier: str, lines: Path) -> dict[str, objec
     before, after = mutated(mutant, copy)
     module.write_text(after, encoding="utf-8")
     found = "survived"
-    for stage in stages(mutant, tier, lines):
+    for stage in stages(mutant.module, mutant.line, tier, lines):
         code = _run(stage, copy) if stage.files else 0
         if code:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
@@ -230,7 +144,7 @@ class _Chosen:
 
 def _run(stage: Stage, copy: Path) -> int:
     """Return pytest's exit code, of a forked process; 0 of no test, below 0 where it took too long."""
-    most = 60 + 3 * int(stage.seconds)
+    most = 60 + 3 * int(sum(stage.tests.values()))
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -241,7 +155,7 @@ def _run(stage: Stage, copy: Path) -> int:
         silent = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silent, stream)
-        plugins = [_Chosen(stage.tests)] if stage.tests is not None else []
+        plugins = [_Chosen(stage.chosen)] if stage.chosen else []
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:cov", "--tier", stage.tier]
         os._exit(pytest.main([*options, *stage.files], plugins=plugins))
     end = time.monotonic() + 10 * most  # of waiting that takes no processor time
