@@ -80,6 +80,7 @@ mutants: $(STAMP)
 # The notebooks, executed from their sources and stored with what they print and draw.
 notebooks: $(STAMP)
 	$(PIP) -e '.[notebooks]'
+	rm -rf notebooks/runs notebooks/clients notebooks/gallery  # what an earlier execution left
 	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --set-kernel python3 --execute *.py
 
 # What an installation with the extras consists of, as CycloneDX; two that install the same differ in no byte.

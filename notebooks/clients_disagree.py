@@ -10,7 +10,7 @@
 import fedscope
 
 runs = {
-    alpha: fedscope.train(alpha=alpha, clients=3, rounds=5, name=f"alpha{alpha}", registry="runs", threads=1)
+    alpha: fedscope.train(alpha=alpha, clients=3, rounds=5, name=f"alpha{alpha}", registry="clients", threads=1)
     for alpha in (0.1, 10.0)
 }
 
@@ -21,7 +21,7 @@ runs = {
 
 # %%
 found = {
-    alpha: fedscope.measure(run, clients=True, samples=64, probes=8, registry="runs")
+    alpha: fedscope.measure(run, clients=True, samples=64, probes=8, registry="clients")
     for alpha, run in runs.items()
 }
 found[0.1]
@@ -62,7 +62,7 @@ found[0.1].figure("clients")
 # %%
 from scipy.interpolate import RegularGridInterpolator
 
-plane = fedscope.landscape(runs[0.1], directions="clients", grid=11, samples=128, registry="runs")
+plane = fedscope.landscape(runs[0.1], directions="clients", grid=11, samples=128, registry="clients")
 record = plane.records[0]
 height = RegularGridInterpolator([axis.values for axis in record.axes], record.loss)
 losses = {mark.label: round(float(height(mark.at).item()), 2) for mark in record.marks}
