@@ -10,7 +10,9 @@
 import fedscope
 
 runs = {
-    alpha: fedscope.train(alpha=alpha, clients=3, rounds=5, name=f"alpha{alpha}", registry="clients", threads=1)
+    alpha: fedscope.train(
+        alpha=alpha, clients=3, rounds=5, name=f"alpha{alpha}", registry="clients", threads=1
+    )
     for alpha in (0.1, 10.0)
 }
 

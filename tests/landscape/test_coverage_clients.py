@@ -30,4 +30,8 @@ def test_intervals_from_draws_of_each_clients_samples_cover_the_populations(popu
     print({key: round(share, 3) for key, share in shares.items()})
     assert all(share >= NOMINAL - SLACK for share in shares.values()), shares
     assert all(shares["H_N", reading] <= NOMINAL + SLACK for reading in ("parameter", "tensor")), shares
+
+
+@pytest.mark.slow
+def test_without_the_population_they_would_not(population: Population) -> None:
     assert coverage(population, population.draw, of_samples, probes=64)["H_D", "parameter"] < 0.5

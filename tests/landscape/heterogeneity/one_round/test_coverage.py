@@ -11,9 +11,11 @@ from tests.tiers import NOMINAL
 
 from .coverage import World, costs, estimates, truths, world
 
-DRAWS = tiers.draws(40, 40)  # in both tiers; the documented shares are of 300
+DRAWS = tiers.draws(20, 40)  # the documented shares are of 300
 FIRST = int(os.environ.get("FEDSCOPE_SEED", 0))  # the seed of the first one
 SLACK = tiers.slack(DRAWS)
+
+pytestmark = pytest.mark.drawn
 
 
 @pytest.fixture(scope="module")
