@@ -108,7 +108,7 @@ def recorded() -> Path:
         file.parent.mkdir(exist_ok=True)
         unfinished = file.with_suffix(".unfinished")
         run = "-n auto --dist worksteal --tier fast --cov=src/fedscope --cov-context=test --cov-report="
-        keeps_it = "tests/checkpoints/test_failing_disk.py::test_an_index"  # from SQLite, which keeps the lines
+        keeps_it = "tests/checkpoints/test_failing_disk.py::test_an_index"  # from SQLite, which has lines
         command = [sys.executable, "-m", "pytest", *run.split(), f"--deselect={keeps_it}"]
         environment = {**os.environ, "COVERAGE_FILE": str(unfinished)}
         subprocess.run(command, cwd=ROOT, env=environment, check=True)
