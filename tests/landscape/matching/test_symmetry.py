@@ -113,6 +113,21 @@ def test_the_model_is_left_alone_and_float32_will_do() -> None:
     assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
+class _OwnTensor(nn.Module):
+    """A network that cannot run in float64: a tensor of its own stays in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.turned = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.eye(2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.mm(self.layers(x), self.turned)
+
+
+def test_a_network_that_float64_does_not_suit_is_tried_as_it_is() -> None:
+    assert of(_OwnTensor(), torch.randn(4, 3)).groups == {"layers.0.weight[0]": 4}
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -35,6 +35,7 @@ def test_of_a_quadratic_it_is_the_noise_form_of_its_matrix(p: float, adaptive: b
     low, high = found.interval()
     assert low < truth < high
     assert found.cost.forwards == 41
+    assert found.dof_draws == 19
 
 
 @pytest.mark.parametrize("p", [2, math.inf])

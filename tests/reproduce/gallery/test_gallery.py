@@ -114,6 +114,12 @@ def test_the_committed_drawings_have_their_pages(name: str) -> None:
     assert len(figures(committed(f"{name}.json"))) == len(pages)
 
 
+def test_correlations_are_drawn_where_there_are_some() -> None:
+    record = committed("clients/sharpness-cpu.json")
+    assert len(figures(record)) == 1
+    assert figures(record.edited(correlations=[])) == []
+
+
 def test_the_term_is_told_with_its_error() -> None:
     _, term = figures(committed("man/figure1-cpu.json"))
     captions = [text.get_text() for text in term.findobj(Text) if isinstance(text, Text)]
