@@ -11,7 +11,7 @@ from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.state_space import Recalibrated, StateSpace
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.operators.progress_callback import Progress
-from fedscope.landscape.surfaces.fused_forward import Forward
+from fedscope.landscape.surfaces.forward import Forward
 from fedscope.landscape.surfaces.point_metrics import loss_by_sample
 from fedscope.statistics.standard_errors import data_stderr, drawn_stderr, finite_population, sample_error
 
@@ -39,7 +39,7 @@ class SampleLosses:
         self._loss = FlatLoss(model, loss_fn, samples, bn="eval" if bn == "recalibrate" else bn)
         self._moving = bn == "eval"
         self._recalibrated = Recalibrated(model, self._loss) if everywhere else None
-        self._forward = Forward(model, self._loss)
+        self._forward = Forward(self._loss)
         check_repeats(self._forward.sample)
         check_loss(self._loss)
         self._targets = [targets for _, targets in self._loss.batches]
@@ -64,10 +64,7 @@ class SampleLosses:
         at = point.to(self._loss.device, torch.float64)
         self._forward.load(at[: self.space.n], self._statistics(at))
         self.passes += 1
-        found = self._values(plain=False)
-        if self._forward.fused and not bool(found.isfinite().all()):
-            self.passes += 1
-            found = self._values(plain=True)  # of the network itself
+        found = self._values()
         if self.progress:
             self.progress(self.passes, None)
         return found
@@ -84,8 +81,8 @@ class SampleLosses:
         return drawn_stderr(stderr, self.finite), dof
 
     @torch.inference_mode()
-    def _values(self, *, plain: bool) -> Tensor:
-        outputs = self._forward.outputs(plain=plain)
+    def _values(self) -> Tensor:
+        outputs = self._forward.outputs()
         of = self._loss.of if self._single is None else self._single
         with self._loss.exact():
             pairs = zip(outputs, self._targets, strict=True)

@@ -1,7 +1,6 @@
 """The numbers at a point o + a·d₀ (+ b·d₁) of weight space: a pure function of the coordinates."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +16,7 @@ from fedscope.landscape.loss.mean_loss import check_loss
 from fedscope.landscape.loss.state_space import Recalibrated, StateSpace
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
-from fedscope.landscape.surfaces.fused_forward import Forward
+from fedscope.landscape.surfaces.forward import Forward
 from fedscope.landscape.surfaces.point_metrics import Metering, Metric
 
 Point = tuple[float, ...]
@@ -65,7 +64,7 @@ class Points:
             else "kept" if bn == "eval"
             else f"recalibrated at {'every point' if everywhere else 'the origin'}"
         )  # fmt: skip
-        self._forward = Forward(model, self._loss, precision)
+        self._forward = Forward(self._loss, precision)
         self.form = self._loss.form
         check_repeats(self._forward.sample)
         check_loss(self._loss)
@@ -83,8 +82,6 @@ class Points:
 
     def _row(self, outputs: list[Any]) -> Row:
         found = self._metering(outputs)
-        if self._forward.fused and not math.isfinite(found[0].value):
-            found = self._metering(self._forward.outputs(plain=True))  # of the network itself
         return tuple(number for measured in found for number in (measured.value, measured.stderr))
 
     def fingerprint(self) -> str:
