@@ -10,7 +10,7 @@ and only its evaluations are timed; its metric is compared on the loop's network
 
 A turn is some points of the 41 by 41 grid by each contestant, one after another, since the cost is by the
 point; a ratio is the median over turns of the ratios within a turn. What fedscope spends before the first
-point (tracing, choosing, checking) is ``preparation``. The group ``adaptive`` evaluates whole grids.
+point (choosing, checking) is ``preparation``. The group ``adaptive`` evaluates whole grids.
 """
 
 import copy

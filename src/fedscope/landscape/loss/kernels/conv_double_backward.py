@@ -25,9 +25,10 @@ LAYOUTS: tuple[Layout, ...] = ("channels last", "as given")
 
 def convolved(layer: Layer, x: Tensor, weight: Tensor, bias: Tensor | None, layout: Layout) -> Tensor:
     plain = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if layout == "forward mode" or not plain or x.ndim != weight.ndim:
+    low = torch.is_autocast_enabled(x.device.type)  # PyTorch's own casts images and weights
+    if low or layout == "forward mode" or not plain or x.ndim != weight.ndim:
         twice = layout == "forward mode"  # GroupNorm then fails on images whose channels are last
-        output: Tensor = layer._conv_forward(_arranged(x) if twice else x, weight, bias)
+        output: Tensor = layer._conv_forward(_arranged(x) if twice or low else x, weight, bias)
         return output.contiguous() if twice else output
     geometry = (list(layer.stride), list(layer.padding), list(layer.dilation), layer.groups)
     convolution: Tensor = _Convolution.apply(_arranged(x), weight, bias, geometry)  # type: ignore[no-untyped-call]
