@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, relu
 
 from fedscope.landscape import Batches, surface
-from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.surfaces.forward import Forward
 
 
@@ -140,14 +139,21 @@ def _case(name: str) -> tuple[nn.Module, Batches]:
     return net.eval(), Batches(inputs, torch.randint(3, (21,)), 8)
 
 
+def _forward(model: nn.Module, batches: Batches) -> Forward:
+    return Forward(model, cross_entropy, batches, bn="eval", everywhere=False)
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_outputs_are_the_networks_own_wherever_its_weights_are(name: str) -> None:
     model, batches = _case(name)
-    loss = FlatLoss(model, cross_entropy, batches)
-    forward = Forward(loss)
+    forward = _forward(model, batches)
+    loss = forward.loss
     moved = loss.center + 0.2 * torch.randn(len(loss.center), generator=torch.Generator().manual_seed(1))
     norms = {name: value for name, value in model.named_buffers() if "running" in name}
-    forward.load(moved, {name: 0.5 * value.double() for name, value in norms.items()})
+    state = model.state_dict() | {name: 0.5 * value for name, value in norms.items()}
+    point = forward.space.flat(state)
+    point[: forward.space.n] = moved
+    forward.load(point)
     outputs = forward.outputs()
     torch.nn.utils.vector_to_parameters(moved, model.parameters())
     for value in norms.values():
@@ -194,7 +200,7 @@ def _loss(model: nn.Module, batches: Batches) -> Tensor:
 def test_hooks_see_what_they_saw() -> None:
     model, batches = _case("residual")
     model.get_submodule("one").register_forward_hook(lambda _m, _i, output: 2 * output)
-    forward = Forward(FlatLoss(model, cross_entropy, batches))
+    forward = _forward(model, batches)
     with torch.no_grad():
         for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
             torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
@@ -211,7 +217,7 @@ def test_a_forward_that_was_put_into_a_layer_is_kept(place: str, dtype: torch.dt
 
     layer.__dict__["forward"] = MethodType(twice, layer)
     batches = batches.to("cpu", dtype)
-    forward = Forward(FlatLoss(model, cross_entropy, batches))
+    forward = _forward(model, batches)
     with torch.no_grad():
         for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
             torch.testing.assert_close(output, model(inputs), rtol=1e-5, atol=1e-6)
@@ -219,10 +225,9 @@ def test_a_forward_that_was_put_into_a_layer_is_kept(place: str, dtype: torch.dt
 
 def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batches = _case("residual")
-    loss = FlatLoss(model, cross_entropy, batches)
-    whole = Forward(loss).outputs()
+    whole = _forward(model, batches).outputs()
     monkeypatch.setattr("fedscope.landscape.surfaces.forward._BLOCK", {"cpu": 3 * 9 * 9 * 4 * 4})
-    blocks = Forward(loss)
+    blocks = _forward(model, batches)
     assert [len(block) for block in blocks._blocks or []] == [3] * 7
     for ours, theirs in zip(blocks.outputs(), whole, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
@@ -239,8 +244,8 @@ def test_samples_that_depend_on_each_other_stay_together() -> None:
             return logits
 
     batches = Batches(torch.randn(9, 2), torch.randint(3, (9,)), 5)
-    loss = FlatLoss(Centred(), cross_entropy, batches)
-    forward = Forward(loss)
+    forward = _forward(Centred(), batches)
+    loss = forward.loss
     assert forward._blocks is None
     for output, (inputs, _) in zip(forward.outputs(), batches, strict=True):
         own = loss.outputs(inputs)

@@ -5,10 +5,7 @@ from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.landscape.loss.batches import Batches, Data
-from fedscope.landscape.loss.checks import check_repeats
-from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.mean_loss import check_loss
-from fedscope.landscape.loss.state_space import Recalibrated, StateSpace
+from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.trees import cloned
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.surfaces.forward import Forward
@@ -33,15 +30,9 @@ class SampleLosses:
         self, model: nn.Module, loss_fn: LossFunction, batches: Data, *, bn: BatchNormMode = "eval"
     ) -> None:
         model = getattr(model, "_orig_mod", model)
-        self.space = StateSpace.of(model)
-        everywhere = bn == "recalibrate" and bool(self.space.means)
         samples = Batches.of(batches, loss=loss_fn)
-        self._loss = FlatLoss(model, loss_fn, samples, bn="eval" if bn == "recalibrate" else bn)
-        self._moving = bn == "eval"
-        self._recalibrated = Recalibrated(model, self._loss) if everywhere else None
-        self._forward = Forward(self._loss)
-        check_repeats(self._forward.sample)
-        check_loss(self._loss)
+        self._forward = Forward(model, loss_fn, samples, bn=bn, everywhere=bn == "recalibrate")
+        self._loss, self.space = self._forward.loss, self._forward.space
         self._targets = [targets for _, targets in self._loss.batches]
         self._single = loss_by_sample(self._loss, loss_fn, self._forward.outputs())
         counts = self._loss.batches.sizes if self._single is None else (1,) * samples.samples
@@ -62,8 +53,8 @@ class SampleLosses:
     def __call__(self, point: Tensor) -> Tensor:
         """Return the losses at a point: (N,) of the samples, or (B,) of the batches; float64, on the CPU."""
         at = point.to(self._loss.device, torch.float64)
-        self._forward.load(at[: self.space.n], self._statistics(at))
-        self.passes += 1
+        self._forward.load(at)
+        self.passes += 1 if self._forward.recalibrated is None else 2
         found = self._values()
         if self.progress:
             self.progress(self.passes, None)
@@ -88,11 +79,3 @@ class SampleLosses:
             pairs = zip(outputs, self._targets, strict=True)
             found = [of(output, cloned(targets)).double().reshape(-1).cpu() for output, targets in pairs]
         return torch.cat(found).clone()
-
-    def _statistics(self, at: Tensor) -> dict[str, Tensor] | None:
-        if self._recalibrated is not None:
-            self.passes += 1
-            return self._recalibrated(at[: self.space.n])
-        if self._moving and len(at) > self.space.n:
-            return self.space.statistics(at)
-        return None

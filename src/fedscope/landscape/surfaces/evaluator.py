@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from fedscope.choices import BatchNormMode, Precision
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
-from fedscope.landscape.loss.checks import check_repeats
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
-from fedscope.landscape.loss.mean_loss import check_loss
-from fedscope.landscape.loss.state_space import Recalibrated, StateSpace
+from fedscope.landscape.loss.state_space import StateSpace
 from fedscope.landscape.loss.trees import octets
 from fedscope.landscape.surfaces.directions import Directions
 from fedscope.landscape.surfaces.forward import Forward
@@ -46,28 +44,20 @@ class Points:
         precision: Precision = "fp32",
     ) -> None:
         model = getattr(model, "_orig_mod", model)
-        self._space = StateSpace.of(model)
-        through = directions.origin is None and all(len(v) == self._space.n for v in directions.vectors)
-        everywhere = bn == "recalibrate" and not through and bool(self._space.means)
-        self._loss = FlatLoss(model, loss_fn, batches, bn="eval" if everywhere else bn)
-        if precision == "bf16" and self._loss.dtype != torch.float32:
-            raise UserError(f"bf16 is for networks in float32, not {self._loss.dtype}; leave it out")
-        self.device = self._loss.device
+        space = StateSpace.of(model)
+        through = directions.origin is None and all(len(v) == space.n for v in directions.vectors)
+        everywhere = bn == "recalibrate" and not through and bool(space.means)
+        forward = Forward(model, loss_fn, batches, bn=bn, everywhere=everywhere, precision=precision)
+        self._forward, self._loss = forward, forward.loss
+        self.device, self.form = self._loss.device, self._loss.form
         self.axes = len(directions.vectors)
-        self._origin, self._vectors = _fitting(directions, self._loss, self._space, model)
-        self._moving = len(self._vectors[0]) > self._space.n and bn == "eval"
-        self._fixed = len(self._origin) > self._space.n and bn == "eval" and not self._moving
-        self._recalibrated = Recalibrated(model, self._loss) if everywhere else None
+        self._origin, self._vectors = _fitting(directions, self._loss, space, model)
         self.statistics = (
             "of the batch" if bn == "batch"
-            else "moved" if self._moving
+            else "moved" if bn == "eval" and len(self._vectors[0]) > space.n
             else "kept" if bn == "eval"
             else f"recalibrated at {'every point' if everywhere else 'the origin'}"
         )  # fmt: skip
-        self._forward = Forward(self._loss, precision)
-        self.form = self._loss.form
-        check_repeats(self._forward.sample)
-        check_loss(self._loss)
         origin = (0.0,) * self.axes
         self._load(origin)
         outputs = self._forward.outputs()
@@ -103,15 +93,7 @@ class Points:
         at = self._origin.clone()
         for coordinate, vector in zip(point, self._vectors, strict=True):
             at[: len(vector)] += coordinate * vector
-        weights = at[: self._space.n]
-        self._forward.load(weights, self._statistics_at(at))
-
-    def _statistics_at(self, at: Tensor) -> Mapping[str, Tensor] | None:
-        if self._recalibrated is not None:
-            return self._recalibrated(at[: self._space.n])
-        if self._moving or self._fixed:
-            return self._space.statistics(at)
-        return None
+        self._forward.load(at)
 
 
 def _fitting(
