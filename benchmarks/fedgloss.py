@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import fedscope
 from fedscope.landscape import LambdaOperator
-from fedscope.landscape.published.power import power_eigenpairs
+from fedscope.landscape.published.engines import power_eigenpairs
 
 SAMPLES, SIZE = 96, 40
 

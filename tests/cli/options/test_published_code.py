@@ -8,8 +8,7 @@ import torch
 
 from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.landscape import Hessian, top_eigenpairs
-from fedscope.landscape.published.estimators import published_comparison, published_trace
-from fedscope.landscape.published.resampling import Resampled
+from fedscope.landscape.published.estimators import Resampled, published_comparison, published_trace
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.resources import BATCHES

@@ -15,7 +15,7 @@ from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, frozen_copy
 from fedscope.landscape.loss.mean_loss import check_mean
 from fedscope.landscape.loss.trees import Tree, count, joined, mapped, split
-from fedscope.landscape.published.pyhessian import pyhessian_spectrum
+from fedscope.landscape.published.engines import pyhessian_spectrum
 
 SAMPLES = 7
 

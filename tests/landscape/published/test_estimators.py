@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator
 from fedscope.landscape.published.estimators import (
+    Loader,
     PublishedTrace,
+    Resampled,
     published_comparison,
     published_eigenpairs,
     published_trace,
 )
-from fedscope.landscape.published.resampling import Loader, Resampled
 from tests.landscape.cases import matrix_operator, symmetric
 
 SIZE, BATCH, SAMPLES = 5, 4, 47

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape.published.power import power_eigenpairs
+from fedscope.landscape.published.engines import power_eigenpairs
 from tests.landscape.cases import matrix_operator, symmetric
 
 SEPARATE = Tensor([9.0, -4.0, 1.5, 0.2, 0.0, 0.0])

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from fedscope.landscape import Batches
-from fedscope.landscape.published.pyhessian import pyhessian_spectrum
+from fedscope.landscape.published.engines import pyhessian_spectrum
 from tests.landscape.cases import Case, convnet
 
 

@@ -17,11 +17,11 @@ from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.progress_callback import Progress, continued
 from fedscope.landscape.published.estimators import (
     PublishedTrace,
+    Resampled,
     published_comparison,
     published_eigenpairs,
     published_trace,
 )
-from fedscope.landscape.published.resampling import Resampled
 from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
 from fedscope.workflows.curvature.compared_clients import ClientComparison
 from fedscope.workflows.curvature.record import Estimates

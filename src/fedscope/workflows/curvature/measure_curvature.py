@@ -20,8 +20,7 @@ from fedscope.landscape.operators.gauss_newton import GaussNewton
 from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.landscape.operators.product_cache import identity
-from fedscope.landscape.published.power import power_eigenpairs
-from fedscope.landscape.published.pyhessian import pyhessian_spectrum
+from fedscope.landscape.published.engines import power_eigenpairs, pyhessian_spectrum
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.own import has_code
 from fedscope.records.entries import Record, finite

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fedscope.landscape.loss.forms import PLAIN, Form
 from fedscope.landscape.operators.products.finite_differences import FiniteDifferences
-from fedscope.landscape.published.resampling import Loader
+from fedscope.landscape.published.estimators import Loader
 from fedscope.landscape.spectral.spectral_results import Density, Eigenpairs, Trace
 from fedscope.records.entries import Record, density_entry, eigenvalues, trace_entry
 from fedscope.records.hessian_record import HESSIAN_SCHEMA, HessianRecord, PreconditionedEntry

@@ -24,7 +24,7 @@ from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.trees import joined
-from fedscope.landscape.published.resampling import Loader
+from fedscope.landscape.published.estimators import Loader
 from fedscope.pairing import MENDS, Pairing, numbered, worst
 from fedscope.storage import open_regular
 from fedscope.workflows.requests import Resampling
