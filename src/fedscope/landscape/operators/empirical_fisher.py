@@ -8,8 +8,6 @@ A batch's loss L_b may weight its samples, by classes or by their numbers of tok
 are read off the gradients in the outputs o: ∂L_b/∂o_i = c_i ∂ℓ_i/∂o_i.
 """
 
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,7 @@ from fedscope.landscape.loss.sample_curvature import fisher_forms
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, split
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.gauss_newton import one_tensor
+from fedscope.landscape.operators.gauss_newton import jacobian_of, outputs_of, pushed_through
 from fedscope.landscape.operators.products.definition import Definition
 from fedscope.landscape.operators.products.graph_cache import Graph
 
@@ -43,9 +41,7 @@ class EmpiricalFisher(LossOperator):
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         losses, whole = self._contributed(inputs, targets)
-        dual = torch.ones_like(losses, requires_grad=True)  # at 0 some kernels take the logarithm of 0
-        transposed = pulled((losses,), self._loss.parameters, (dual,), again=True)
-        return (*transposed, losses, dual), whole.detach()
+        return jacobian_of(self._loss, losses), whole.detach()
 
     def _contributed(self, inputs: Tree, targets: Tree) -> tuple[Tensor, Tensor]:
         outputs = self._outputs(inputs)
@@ -56,14 +52,11 @@ class EmpiricalFisher(LossOperator):
         return _contributions(outputs, alone, whole), whole
 
     def _outputs(self, inputs: Tree) -> Tensor:
-        logits = self._loss.logits
-        with nullcontext() if logits.whole else logits():
-            outputs = one_tensor(self._loss.outputs(inputs))
+        outputs = outputs_of(self._loss, inputs)
         return outputs.tracked() if isinstance(outputs, Logits) else outputs
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
-        *transposed, losses, dual = graph
-        (pushed,) = pulled(transposed, (dual,), self._loss.split(v))
+        losses, pushed = graph[-2], pushed_through(self._loss, graph, v)
         return joined(pulled((losses,), self._loss.parameters, (pushed / len(losses),)))
 
     def _definition(self) -> Definition:

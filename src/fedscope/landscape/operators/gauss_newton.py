@@ -4,12 +4,15 @@ Its Jacobian J is never formed: Jv is the derivative of u ↦ Jᵀu, which is li
 "double backward", as in Pearlmutter's product), so that any model with a second derivative will do.
 """
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
+from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.recomputed.heads import HeadGraph, weighted
 from fedscope.landscape.loss.recomputed.logits import Logits
@@ -50,21 +53,19 @@ class GaussNewton(LossOperator):
 
     def _whole(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
         outputs = one_tensor(self._loss.outputs(inputs))
-        self._loss.check_used(outputs)
-        dual = torch.ones_like(outputs, requires_grad=True)  # at 0 some kernels take the logarithm of 0
-        transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
+        jacobian = jacobian_of(self._loss, outputs)
         point = outputs.detach().requires_grad_(True)
         loss = self._loss.of(point, targets)
         self._loss.check_used(loss)
         (slope,) = torch.autograd.grad(loss, point, create_graph=True)
-        return (*transposed, outputs, dual, point, slope), loss.detach()
+        return (*jacobian, point, slope), loss.detach()
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         if isinstance(graph, HeadGraph):
             return joined(graph.times(self._loss.parameters, self._loss.split(v)))
-        *transposed, outputs, dual, point, slope = graph
-        pushed = pulled(transposed, (dual,), self._loss.split(v))  # Jv
-        return joined(pulled((outputs,), self._loss.parameters, pulled((slope,), (point,), pushed)))
+        *jacobian, point, slope = graph
+        pushed = pushed_through(self._loss, jacobian, v)
+        return joined(pulled((jacobian[-2],), self._loss.parameters, pulled((slope,), (point,), (pushed,))))
 
     def _definition(self) -> Definition:
         def product(batch: Batch, change: Tensor) -> Tensor:
@@ -92,3 +93,22 @@ def one_tensor(outputs: object) -> Tensor:
             f"the model returns {type(outputs).__name__}; this operator needs a model that returns one tensor"
         )
     return outputs
+
+
+def outputs_of(loss: FlatLoss, inputs: Tree) -> Tensor:
+    """Return what the network returns, logits of many classes without their numbers."""
+    with nullcontext() if loss.logits.whole else loss.logits():
+        return one_tensor(loss.outputs(inputs))
+
+
+def jacobian_of(loss: FlatLoss, outputs: Tensor) -> Graph:
+    """Return Jᵀu by parameter, linear in u, of the Jacobian J of ``outputs``; then these, and u."""
+    loss.check_used(outputs)
+    dual = torch.ones_like(outputs, requires_grad=True)  # at 0 some kernels take the logarithm of 0
+    return (*pulled((outputs,), loss.parameters, (dual,), again=True), outputs, dual)
+
+
+def pushed_through(loss: FlatLoss, jacobian: Sequence[Tensor], v: Tensor) -> Tensor:
+    """Return Jv."""
+    *transposed, _, dual = jacobian
+    return pulled(transposed, (dual,), loss.split(v))[0]

@@ -14,7 +14,6 @@ places in a batch goes into r as 1/√M.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +32,7 @@ from fedscope.landscape.loss.sample_curvature import drawn_forms
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, some
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.gauss_newton import one_tensor
+from fedscope.landscape.operators.gauss_newton import jacobian_of, one_tensor, outputs_of, pushed_through
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.products.definition import Definition, of_outputs
 from fedscope.landscape.operators.products.graph_cache import Graph
@@ -102,22 +101,22 @@ class MonteCarloFisher(LossOperator):
             few = self._loss.batches.spread(SAMPLE)
             inputs, tree = (some(side, slice(SAMPLE)) for side in few)
         with self._loss.plainly(), self._loss.exact():
-            outputs = self._outputs(inputs)
+            outputs = outputs_of(self._loss, inputs)
             for likelihood in _LIKELIHOODS:
                 if self._is_of(likelihood, outputs, tree):
                     return likelihood
         raise UserError(_NO_LIKELIHOOD)
 
     def _is_of(self, likelihood: "_Likelihood", outputs: Tensor, tree: Tree) -> bool:
+        if not likelihood.fits(outputs, tree["targets"]):
+            return False
         own = likelihood.loss(outputs, tree["targets"])
-        return own is not None and close(
-            self._loss.of(outputs, tree), own, outputs.dtype, beside=largest(outputs)
-        )
+        return close(self._loss.of(outputs, tree), own, outputs.dtype, beside=largest(outputs))
 
     @property
     def negative_log_likelihood(self) -> LossFunction:
         """The loss in its own form, which of log-probabilities has the curvature of a likelihood too."""
-        return lambda outputs, targets: self._likelihood.plain(one_tensor(outputs), targets)
+        return lambda outputs, targets: self._likelihood.loss(one_tensor(outputs), targets)
 
     @torch.no_grad()
     def _drawn(self, labels: int, generator: torch.Generator) -> list[Tree]:
@@ -128,7 +127,7 @@ class MonteCarloFisher(LossOperator):
         found = []
         with self._loss.plainly(), self._loss.exact():
             for inputs, tree in batches:
-                outputs = self._outputs(inputs)
+                outputs = outputs_of(self._loss, inputs)
                 if not self._is_of(self._likelihood, outputs, tree):  # of weighted classes, say
                     raise UserError(_NO_LIKELIHOOD)
                 alone = (_computed(outputs[i : i + 1])[0] for i in range(outputs.shape[0]))
@@ -136,36 +135,26 @@ class MonteCarloFisher(LossOperator):
                 found.append({**tree, "drawn": torch.stack(each)})
         return found
 
-    def _outputs(self, inputs: Tree) -> Tensor:
-        """Return what the network returns, logits of many classes without their numbers."""
-        logits = self._loss.logits
-        with nullcontext() if logits.whole else logits():
-            return one_tensor(self._loss.outputs(inputs))
-
     def _residuals(self, outputs: Tensor, tree: Tree) -> Tensor:
         """Return r/√M, (n, S, …) as the outputs (n, …), so that A_b is the mean over s of Σ_i Jᵀr rᵀJ."""
         return self._likelihood.residuals(outputs.detach(), tree["targets"], tree["drawn"])
 
     def _graph(self, inputs: Tree, targets: Tree) -> tuple[Graph, Tensor]:
-        outputs = self._outputs(inputs)
+        outputs = outputs_of(self._loss, inputs)
         if isinstance(outputs, Logits) and self._likelihood.categorical:
             loss = self._loss.of(outputs, targets).detach()
             head = outputs.drawn(targets["drawn"], _labelled(targets["targets"], outputs.shape[:-1]))
             if head.used and not self._loss.logits.whole:
                 return HeadGraph.of([head], self._loss.parameters), loss
         outputs = _computed(outputs)
-        self._loss.check_used(outputs)
-        dual = torch.ones_like(outputs, requires_grad=True)
-        transposed = pulled((outputs,), self._loss.parameters, (dual,), again=True)  # Jᵀu, linear in u
         loss = self._loss.of(outputs.detach(), targets)
-        return (*transposed, outputs, dual, self._residuals(outputs, targets)), loss
+        return (*jacobian_of(self._loss, outputs), self._residuals(outputs, targets)), loss
 
     def _times(self, graph: Graph, v: Tensor) -> Tensor:
         if isinstance(graph, HeadGraph):
             return joined(graph.times(self._loss.parameters, self._loss.split(v)))
-        *transposed, outputs, dual, residuals = graph
-        (pushed,) = pulled(transposed, (dual,), self._loss.split(v))  # Jv
-        return self._back(outputs, residuals, pushed)
+        *jacobian, residuals = graph
+        return self._back(jacobian[-2], residuals, pushed_through(self._loss, jacobian, v))
 
     def _back(self, outputs: Tensor, residuals: Tensor, pushed: Tensor) -> Tensor:
         """Return Jᵀ of the mean of r rᵀ times ``pushed``."""
@@ -176,7 +165,7 @@ class MonteCarloFisher(LossOperator):
 
     def _definition(self) -> Definition:
         def product(batch: Batch, change: Tensor) -> Tensor:
-            outputs = _computed(self._outputs(batch[0]))
+            outputs = _computed(outputs_of(self._loss, batch[0]))
             return self._back(outputs, self._residuals(outputs, batch[1]), change.view_as(outputs))
 
         return of_outputs(self._loss, lambda batch: self._graph(*batch), self._times, product)
@@ -189,10 +178,10 @@ class MonteCarloFisher(LossOperator):
 class _Likelihood:
     """What labels are drawn from."""
 
-    loss: Callable[[Tensor, Tree], Tensor | None]
-    """(outputs, targets) ↦ its mean negative logarithm, up to a constant; None where shapes do not fit."""
-    plain: Callable[[Tensor, Tensor], Tensor]
-    """The same of what is known to fit."""
+    fits: Callable[[Tensor, Tree], bool]
+    """Whether outputs and targets have its shapes."""
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """(outputs, targets) ↦ its mean negative logarithm, up to a constant."""
     draw: Callable[[Tensor, int, torch.Generator], Tensor]
     """(the outputs (…) of one sample, S, stream) ↦ S draws."""
     residuals: Callable[[Tensor, Tree, Tensor], Tensor]
@@ -201,19 +190,16 @@ class _Likelihood:
 
 
 def _categorical(classes: int) -> _Likelihood:
-    def loss(outputs: Tensor, targets: Tree) -> Tensor | None:
+    def fits(outputs: Tensor, targets: Tree) -> bool:
         if not isinstance(targets, Tensor) or outputs.ndim < 2:
-            return None
-        logits, soft = outputs.movedim(classes, 1), targets.is_floating_point()
-        if targets.shape != (outputs.shape if soft else (logits.shape[0], *logits.shape[2:])):
-            return None
-        if not soft and not _known(targets, logits.shape[1]):
-            return None
-        return plain(outputs, targets)
+            return False
+        if targets.is_floating_point():
+            return targets.shape == outputs.shape
+        logits = outputs.movedim(classes, 1)
+        return targets.shape == (logits.shape[0], *logits.shape[2:]) and _known(targets, logits.shape[1])
 
-    def plain(outputs: Tensor, targets: Tensor) -> Tensor:
-        soft = targets.is_floating_point()
-        own = targets.movedim(classes, 1) if soft else targets
+    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+        own = targets.movedim(classes, 1) if targets.is_floating_point() else targets
         return nn.functional.cross_entropy(outputs.movedim(classes, 1), own)
 
     def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
@@ -229,7 +215,7 @@ def _categorical(classes: int) -> _Likelihood:
         scaled = off * (meant / meant.sum().sqrt())[:, None, ..., None]
         return scaled.movedim(-1, classes if classes < 0 else classes + 1)
 
-    return _Likelihood(loss, plain, draw, residuals, categorical=True)
+    return _Likelihood(fits, loss, draw, residuals, categorical=True)
 
 
 def _known(labels: Tensor, classes: int) -> bool:
@@ -245,10 +231,8 @@ def _computed(outputs: Tensor) -> Tensor:
 
 
 def _squared_error() -> _Likelihood:
-    def loss(outputs: Tensor, targets: Tree) -> Tensor | None:
-        if not isinstance(targets, Tensor) or targets.shape != outputs.shape:
-            return None
-        return nn.functional.mse_loss(outputs, targets)
+    def fits(outputs: Tensor, targets: Tree) -> bool:
+        return isinstance(targets, Tensor) and targets.shape == outputs.shape
 
     def draw(output: Tensor, labels: int, stream: torch.Generator) -> Tensor:
         return torch.randn(labels, *output.shape, generator=stream, dtype=torch.float64).to(output)
@@ -256,7 +240,7 @@ def _squared_error() -> _Likelihood:
     def residuals(outputs: Tensor, targets: Tree, drawn: Tensor) -> Tensor:
         return math.sqrt(2 / outputs.numel()) * drawn
 
-    return _Likelihood(loss, nn.functional.mse_loss, draw, residuals)
+    return _Likelihood(fits, nn.functional.mse_loss, draw, residuals)
 
 
 _LIKELIHOODS = (_categorical(1), _categorical(-1), _squared_error())
