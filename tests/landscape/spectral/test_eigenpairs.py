@@ -11,8 +11,8 @@ from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.spectral.data_error import eigenvalue_errors
+from fedscope.landscape.spectral.eigenpairs import starting_vector
 from fedscope.landscape.spectral.krylov.ritz import Which
-from fedscope.landscape.spectral.krylov.starting_vector import starting_vector
 from tests import tiers
 from tests.landscape.cases import Case, matrix_operator, mlp, symmetric
 from tests.landscape.coverage import BatchMatrices

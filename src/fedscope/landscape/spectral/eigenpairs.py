@@ -32,11 +32,13 @@ from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, to
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from fedscope.landscape.spectral.krylov.missed import Look, look
 from fedscope.landscape.spectral.krylov.ritz import Goal, Ritz, Wanted, Which, most_products, seen, verified
-from fedscope.landscape.spectral.krylov.starting_vector import RANDOM_PART, Start, starting_vector
 from fedscope.landscape.spectral.spectral_results import Eigenpairs
 
 MEMORY = 4 << 30  # bytes
+RANDOM_PART = 0.01  # of the starting vector's norm
 _LEAST = 3  # products
+Start = Tensor | Eigenpairs
+"""(n,) a vector; (r, n) vectors in rows; or eigenpairs found elsewhere."""
 
 
 def top_eigenpairs(
@@ -258,3 +260,29 @@ def _undefined(op: Operator, k: int, spent: int, seed: int) -> Eigenpairs:
     missing = torch.full((k,), math.nan, dtype=torch.float64)
     vectors = torch.full((op.shape[0], k), math.nan, dtype=op.dtype, device=op.device)
     return Eigenpairs.bare(missing, vectors, spent, seed)
+
+
+def starting_vector(op: Operator, start: Start | None, generator: torch.Generator) -> Tensor:
+    """Return (n,) float64: a Gaussian draw, or the sum of given vectors, normalised, and a little of it.
+
+    Eigenvectors of a smaller sample, or of the checkpoint of a neighbouring round, nearly span those wanted.
+    Lanczos takes one starting vector, so it begins with their sum, and a random part for what is new.
+    """
+    n = op.shape[0]
+    random = torch.randn(n, generator=generator, device=generator.device, dtype=torch.float64).to(op.device)
+    if start is None:
+        return random
+    rows = torch.atleast_2d(start.vectors.T if isinstance(start, Eigenpairs) else start)
+    if rows.ndim != 2 or rows.shape[1] != n:
+        raise UserError(f"the start has shape {tuple(rows.shape)}; its vectors must have length {n}")
+    if not len(rows):
+        raise UserError("the start has no vectors; leave it out")
+    total = torch.zeros_like(random)
+    for row in rows:
+        wide = row.to(op.device, torch.float64)
+        unit = wide / wide.norm()
+        total += -unit if unit @ total < -0.5 else unit  # the sum never gets shorter: none cancel
+    if not bool(total.isfinite().all()):
+        raise UserError("the start holds a vector that is zero or not finite; leave it out")
+    start_vector: Tensor = total / total.norm() + RANDOM_PART * random / random.norm()
+    return start_vector

@@ -7,9 +7,9 @@ for each derivative. Anything else that is done with them computes them as a who
 and ``whole`` says what it was.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -192,39 +192,22 @@ def _indexed(logits: Logits, index: Any) -> Logits | None:
     return logits._moved(logits.inputs[tuple(parts)]) if all_classes else None
 
 
-def _reshaped(logits: Logits, *shape: Any) -> Logits | None:
-    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-    if (
-        logits._second
-        or sizes[-1] != logits.shape[-1]
-        or (-1 not in sizes and math.prod(sizes) != logits.numel())
-    ):
+def _reshaped(func: Any, logits: Logits, *args: Any, **options: Any) -> Logits | None:
+    """Return positions in another shape; None where classes do not stay the last dimension."""
+    shape = func(torch.empty(logits.shape, device="meta"), *args, **options).shape
+    if logits._second or shape[-1] != logits.shape[-1]:
         return None
-    return logits._moved(logits.inputs.reshape(*sizes[:-1], logits.inputs.shape[-1]))
+    return logits._moved(logits.inputs.reshape(*shape[:-1], logits.inputs.shape[-1]))
 
 
-def _flattened(logits: Logits, start_dim: int = 0, end_dim: int = -1) -> Logits | None:
-    last = logits.ndim - 1
-    if logits._second or not 0 <= start_dim % logits.ndim <= end_dim % logits.ndim < last:
-        return None
-    return logits._moved(logits.inputs.flatten(start_dim, end_dim))
-
-
-def _transposed(logits: Logits, one: int, other: int) -> Logits | None:
+def _transposed(func: Any, logits: Logits, *args: Any, **options: Any) -> Logits | None:
     """Return (samples, classes, positions) of (samples, positions, classes), and back."""
-    if logits.ndim != 3 or {one % 3, other % 3} != {1, 2}:
-        return None
-    return logits._moved(logits.inputs, second=not logits._second)
-
-
-def _dimension_moved(logits: Logits, source: int, destination: int) -> Logits | None:
-    ends = source % logits.ndim, destination % logits.ndim
-    return logits if ends[0] == ends[1] else _transposed(logits, *ends)
-
-
-def _permuted(logits: Logits, *order: Any) -> Logits | None:
-    sizes = tuple(order[0]) if len(order) == 1 and not isinstance(order[0], int) else order
-    return _transposed(logits, 1, 2) if sizes == (0, 2, 1) else None
+    like = torch.empty(logits.shape, device="meta")
+    order, own = func(like, *args, **options).stride(), like.stride()
+    if order == own:
+        return logits
+    swapped = logits.ndim == 3 and order == (own[0], own[2], own[1])
+    return logits._moved(logits.inputs, second=not logits._second) if swapped else None
 
 
 def _cast(logits: Logits, *to: Any, **options: Any) -> Logits | None:
@@ -232,15 +215,16 @@ def _cast(logits: Logits, *to: Any, **options: Any) -> Logits | None:
     return logits if all(one in (logits.dtype, logits.device) for one in wanted) else None
 
 
+_RESHAPING = (Tensor.view, Tensor.reshape, torch.reshape, Tensor.flatten, torch.flatten)
+_TRANSPOSING = (Tensor.transpose, torch.transpose, Tensor.permute, torch.permute, Tensor.movedim)
 _MOVED: dict[Any, Callable[..., Logits | None]] = {
+    **{func: partial(_reshaped, func) for func in _RESHAPING},
+    **{func: partial(_transposed, func) for func in _TRANSPOSING},
     Tensor.__getitem__: _indexed,
-    Tensor.view: _reshaped, Tensor.reshape: _reshaped, torch.reshape: _reshaped,
-    Tensor.flatten: _flattened, torch.flatten: _flattened,
-    Tensor.transpose: _transposed, torch.transpose: _transposed,
-    Tensor.permute: _permuted, torch.permute: _permuted, Tensor.movedim: _dimension_moved,
     Tensor.contiguous: lambda logits: logits,
-    Tensor.float: _cast, Tensor.to: _cast,
-}  # fmt: skip
+    Tensor.float: _cast,
+    Tensor.to: _cast,
+}
 _ATTRIBUTES = ("shape", "ndim", "dtype", "device", "requires_grad", "layout")
 _KNOWN = {
     Tensor.size, Tensor.dim, Tensor.numel, Tensor.is_floating_point, torch.is_floating_point,
