@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import AveragingCost, Expansion
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import Alignment
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, total
-from fedscope.landscape.heterogeneity.one_round.update_alignment import Alignment
 from fedscope.records.clients_record import amount_entry
 from fedscope.records.entries import Record
 

@@ -15,10 +15,14 @@ from torch import Tensor, nn
 
 from fedscope.landscape.heterogeneity.one_round.at_weights import QUANTITIES, LossAtWeights, Quantity, cell
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import Expansion, averaging_cost, expansions
-from fedscope.landscape.heterogeneity.one_round.eigenspaces import Eigenspace, overlaps
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import (
+    Alignment,
+    Eigenspace,
+    overlaps,
+    update_alignment,
+)
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import GAPS, Function, Place, Point, flatness_gap
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, difference, mean_of_batches, total
-from fedscope.landscape.heterogeneity.one_round.update_alignment import Alignment, update_alignment
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.base import Operator

@@ -16,10 +16,9 @@ from torch.nn.functional import cross_entropy
 from fedscope.landscape import Batches, Hessian
 from fedscope.landscape.heterogeneity.one_round.at_weights import LossAtWeights, cell
 from fedscope.landscape.heterogeneity.one_round.averaging_cost import averaging_cost, expansions
-from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import overlaps, update_alignment
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import Place, flatness_gap
 from fedscope.landscape.heterogeneity.one_round.paired import Paired, total
-from fedscope.landscape.heterogeneity.one_round.update_alignment import update_alignment
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from tests.landscape.coverage import BatchMatrices, sample_hessians
 

@@ -16,7 +16,7 @@ from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
     expansions,
     mean_model,
 )
-from fedscope.landscape.heterogeneity.one_round.eigenspaces import eigenspace, overlaps
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import eigenspace, overlaps, update_alignment
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     FUNCTIONS,
     GAPS,
@@ -26,7 +26,6 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     flatness_gap,
 )
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
-from fedscope.landscape.heterogeneity.one_round.update_alignment import update_alignment
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.streams import torch_stream
 

@@ -9,6 +9,10 @@ found in a matrix of a few dozen rows. What is left out moves the share in secon
 Two spaces with orthonormal columns A and B overlap by ‖AᵀB‖_F²/k, the mean share of B's columns in A's
 space (as :mod:`fedscope.landscape.spectral.subspace_overlap` has it); its error has a part from either side.
 
+How an update Δ_k = w_k − w_start lies to the curvature: along it this is ΔᵀHΔ/‖Δ‖², between the least
+eigenvalue and λ_max, where a random direction has tr H/n; its share on top is ‖P_kΔ‖²/‖Δ‖² (Gur-Ari, Roberts
+and Dyer 2018, section 2, for gradients), where a random direction has k/n.
+
 Symbols: n coordinates, k eigenvectors, r rows of a basis, B batches, K spaces.
 """
 
@@ -20,7 +24,13 @@ import torch
 from torch import Tensor
 
 from fedscope.errors import UserError
-from fedscope.landscape.heterogeneity.one_round.paired import Paired, merged, statistic, total
+from fedscope.landscape.heterogeneity.one_round.paired import (
+    Paired,
+    mean_of_batches,
+    merged,
+    statistic,
+    total,
+)
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.printing import Printed
 from fedscope.landscape.spectral.spectral_results import Eigenpairs
@@ -108,6 +118,37 @@ def captured(op: Operator, space: Eigenspace, vectors: Tensor) -> tuple[list[Pai
         for i in range(len(x))
     ]
     return found, spent
+
+
+@dataclass(frozen=True, repr=False)
+class Alignment(Printed):
+    """One update and one Hessian."""
+
+    length: float  # ‖Δ‖
+    rayleigh: Paired  # ΔᵀHΔ/‖Δ‖²
+    share: Paired | None  # ‖P_kΔ‖²/‖Δ‖²; None without an eigenspace
+    k: int
+    random: float  # the share k/n of a random direction
+    matvecs: int
+
+
+def update_alignment(op: Operator, space: Eigenspace | None, update: Tensor, *, samples: str) -> Alignment:
+    wide = update.to(op.device).double()
+    length = float(wide.norm())
+    if not 0 < length < float("inf"):
+        raise UserError(f"an update of length {length:g} has no direction: the client did not move")
+    unit = (wide / length).to(op.dtype)
+    product = op.product(unit)
+    value = float(unit.double() @ product.vector.double())
+    known = product.forms is not None
+    forms = product.forms if product.forms is not None else product.vector.new_tensor([value])
+    rayleigh = mean_of_batches(op, samples, forms, value) if known else Paired(value, {})
+    share, spent = None, 1
+    if space:
+        (share,), products = captured(op, space, unit[None])
+        spent += products
+    k = space.k if space else 0
+    return Alignment(length, rayleigh, share, k, k / op.shape[0], spent)
 
 
 def overlaps(
