@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
@@ -15,7 +15,6 @@ from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_loss, is_no_mean
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress_callback import Progress
-from fedscope.landscape.paths.barriers import shares_of
 from fedscope.statistics.standard_errors import finite_population
 
 GROUPS = 16
@@ -82,7 +81,7 @@ def client_gradient_noise(
         )
     own = seed_of(generator, seed)
     given = [_client(number, client, loss_fn) for number, client in enumerate(clients)]
-    p = shares_of([one.samples for one in given] if weights is None else weights, len(given), "clients")
+    p = _shares(weights, [one.samples for one in given])
     losses = [_dealt(FlatLoss(model, loss_fn, one, bn=bn), groups, own) for one in given]
     finite = [finite_population(one.samples, one.population) for one in given]
     products, gradients = of_losses(losses, finite, progress=progress)
@@ -112,3 +111,12 @@ def _dealt(loss: FlatLoss, groups: int, seed: int) -> FlatLoss:
     if len(loss.batches) < min(FEWEST, groups) and samples.samples >= FEWEST:
         loss.batches = samples.taken(torch.arange(samples.samples).split(1))
     return loss
+
+
+def _shares(weights: Sequence[float] | None, samples: Sequence[int]) -> Tensor:
+    own = torch.tensor(samples if weights is None else list(weights), dtype=torch.float64)
+    if own.shape != (len(samples),) or not bool((own >= 0).all()) or not 0 < float(own.sum()) < float("inf"):
+        raise UserError(
+            f"{own.numel()} weights for {len(samples)} clients; give each a number of 0 or more, not all 0"
+        )
+    return own / own.sum()

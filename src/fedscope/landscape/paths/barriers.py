@@ -224,11 +224,13 @@ def averaging_barrier(
     )
 
 
-def shares_of(weights: Sequence[float] | None, count: int, of: str = "networks") -> Tensor:
+def shares_of(weights: Sequence[float] | None, count: int) -> Tensor:
     """Return (count,) float64 weights that add up to 1, equal ones if none are given."""
     own = torch.ones(count, dtype=torch.float64) if weights is None else torch.as_tensor(weights).double()
     if own.shape != (count,) or not bool((own >= 0).all()) or not 0 < float(own.sum()) < float("inf"):
-        raise UserError(f"{own.numel()} weights for {count} {of}; give each a number of 0 or more, not all 0")
+        raise UserError(
+            f"{own.numel()} weights for {count} networks; give each a number of 0 or more, not all 0"
+        )
     return own / own.sum()
 
 
