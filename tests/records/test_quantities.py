@@ -33,6 +33,10 @@ def scaled(record: HessianRecord) -> EstimateEntry:
     return EstimateEntry(value=record.trace.value / 100, stderr=0.03)
 
 
+def test_sharpness_is_told_by_the_largest_eigenvalue_and_the_trace() -> None:
+    assert [one.name for one in QUANTITIES if one.sharpness] == ["lambda_max", "trace"]
+
+
 def test_a_number_of_a_record_is_a_row(add: Add) -> None:
     add(Quantity("scaled_trace", "scaled trace", scaled, errors=" ± probe"))
     one, other = hessians([ONE, FLATTER])

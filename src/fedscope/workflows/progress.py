@@ -36,3 +36,9 @@ def duration(seconds: float) -> str:
         if seconds >= 1.5 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.2g} s" if seconds >= 1 else "less than 1 s"
+
+
+def about(seconds: float, most: float | None = None) -> str:
+    """Return ``about 9 s``, or of a range ``9 s to 45 s``; ``less than 1 s`` is said once."""
+    ends = dict.fromkeys(duration(end) for end in (seconds, seconds if most is None else most))
+    return " to ".join(ends) if most is not None or seconds < 1 else f"about {duration(seconds)}"

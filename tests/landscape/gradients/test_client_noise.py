@@ -80,10 +80,10 @@ def test_gradients_that_do_not_fit_are_evaluated_twice(monkeypatch: pytest.Monke
     model = network()
     plain = client_gradient_noise(model, cross_entropy, SAMPLES)
     monkeypatch.setattr(inner_products, "KEPT", 10)
-    seen: list[int] = []
-    twice = client_gradient_noise(model, cross_entropy, SAMPLES, progress=lambda done, _: seen.append(done))
+    seen: list[tuple[int, int | None]] = []
+    twice = client_gradient_noise(model, cross_entropy, SAMPLES, progress=lambda *step: seen.append(step))
     assert (twice.gradients, twice.passes) == (2 * plain.gradients, 2)
-    assert seen == list(range(1, twice.gradients + 1))
+    assert seen == [(done, twice.gradients) for done in range(1, twice.gradients + 1)]
     assert twice.between.value == pytest.approx(plain.between.value, rel=1e-12)
     assert twice.relative.interval() == pytest.approx(plain.relative.interval(), rel=1e-9)
 

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, frozen_copy
+from fedscope.landscape.loss.batchnorm import never_run
 from tests.landscape.cases import convnet
 
 
@@ -97,6 +98,11 @@ def test_batch_statistics_over_several_batches_are_refused() -> None:
     stateless = nn.Sequential(nn.BatchNorm2d(1, track_running_stats=False)).double()
     with pytest.raises(UserError, match="one batch"):
         frozen_copy(stateless, bn="eval", batches=case.batches)
+
+
+def test_layers_without_statistics_have_none_that_never_saw_a_sample() -> None:
+    assert never_run(nn.BatchNorm1d(3)).startswith("BatchNorm never saw a sample")
+    assert never_run(nn.BatchNorm1d(3, track_running_stats=False)) == ""
 
 
 def test_an_unknown_mode_is_refused() -> None:

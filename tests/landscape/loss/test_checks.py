@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian
-from fedscope.landscape.loss.checks import close, once_error
+from fedscope.landscape.loss.checks import close, once_error, saved_tensors
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.kernels.derivatives import DifferentiableWeightNorm
 
@@ -73,6 +73,12 @@ def test_what_makes_products_wrong_is_named(function: Any, message: str) -> None
     operator = _operator(_around(_Apply(function)))
     with pytest.raises(UserError, match=message):
         operator.matvec(torch.ones(operator.shape[0], dtype=torch.float64))
+
+
+def test_what_a_graph_keeps_is_seen() -> None:
+    x = torch.randn(3, requires_grad=True)
+    assert {kept.data_ptr() for kept in saved_tensors([x * x])} == {x.data_ptr()}
+    assert list(saved_tensors([x + x])) == []
 
 
 def test_a_network_that_was_looked_at_is_left_without_hooks() -> None:

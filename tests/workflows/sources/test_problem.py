@@ -85,7 +85,7 @@ def test_a_split_is_of_registered_data_alone(
     own = replace(asked, checkpoints=("own.pt",), model="own:net", data="own:data", samples=None)
     with pytest.raises(UserError, match="--split has no effect with --data"):
         problems(own)
-    folder = replace(own, split=None, data_dir=tmp_path, named={"data_dir": "--data-dir"})
+    folder = replace(own, split="train", data_dir=tmp_path, named={"data_dir": "--data-dir"})
     with pytest.raises(UserError, match="--data-dir has no effect with --data"):
         problems(folder)
 

@@ -223,7 +223,8 @@ class _FileSearch:
 
     def _explanation(self, best: tuple[int, _Candidate] | None) -> str:
         if best is None:
-            return f"it names its tensors {listed(list(self.names))}, the network {listed(list(self.wanted))}"
+            there, here = listed(list(self.names)), listed(list(self.wanted))
+            return f"it names its tensors {there}, the network {here}; name the network it was saved from"
         where = f" (looked for below {best[1].prefix})" if best[1].prefix else ""
         return "; ".join(self._faults(best[1])) + where
 

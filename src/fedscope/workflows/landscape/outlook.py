@@ -12,7 +12,7 @@ from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.landscape.slices import slices
-from fedscope.workflows.progress import Reporter, duration
+from fedscope.workflows.progress import Reporter, about
 from fedscope.workflows.sources.chosen_rounds import checkpoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
@@ -31,12 +31,12 @@ class Outlook:
     product_seconds: float | None  # that a product took [s]; None: no eigenvectors are looked for
 
     def described(self) -> str:
-        total = duration(self.points * self.point_seconds)
-        line = f"{self.title}: {self.points:,} points of {self.point_seconds:.2g} s, about {total}"
+        total = about(self.points * self.point_seconds)
+        line = f"{self.title}: {self.points:,} points of {self.point_seconds:.2g} s, {total}"
         if self.product_seconds is None:
             return line
-        least, most = (duration(count * self.product_seconds) for count in PRODUCTS)
-        return f"{line}; eigenvectors, some {PRODUCTS[0]} to {PRODUCTS[1]} products: {least} to {most}"
+        products = about(*(count * self.product_seconds for count in PRODUCTS))
+        return f"{line}; eigenvectors, some {PRODUCTS[0]} to {PRODUCTS[1]} products: {products}"
 
 
 def outlooks(targets: Targets, plane: Plane, reporter: Reporter, rounds: str | None = None) -> list[Outlook]:

@@ -91,7 +91,10 @@ def _open(plan: RunPlan, federation: Federation, registry: RunRegistry, reporter
     if use and not request.resume:
         _note_preset(federation, use, reporter)
     if request.name:
-        return open_run(federation, registry, checked_name(request.name), resume=request.resume, preset=use)
+        run = open_run(federation, registry, checked_name(request.name), resume=request.resume, preset=use)
+        if len(run.metrics()) >= settings.rounds:
+            reporter.note(f"{run.name} has its {settings.rounds} rounds; with more --rounds it goes on")
+        return run
     stem = request.stem or f"{settings.method}-{settings.dataset.replace(':', '-')}"
     _note_unfinished(settings, registry, reporter)
 

@@ -10,7 +10,7 @@ from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.federated.parallel import workers
 from fedscope.process import use_device
-from fedscope.workflows.progress import SILENT, Reporter, duration
+from fedscope.workflows.progress import SILENT, Reporter, about, duration
 from fedscope.workflows.train.one_run import train_run
 from fedscope.workflows.train.train_request import TrainRequest, plan
 
@@ -34,7 +34,7 @@ class Trial:
 
     def described(self) -> list[str]:
         return [
-            f"{self.rounds} rounds, about {duration(self.seconds)}: round {self.timed} took "
+            f"{self.rounds} rounds, {about(self.seconds)}: round {self.timed} of a trial took "
             f"{duration(self.round_seconds)}",
             f"a round: {self.clients} clients, {self.gradients:,.0f} gradients of mini-batches, "
             f"{self.bytes_down / 1e6:.3g} MB to the clients and {self.bytes_up / 1e6:.3g} MB from them",
