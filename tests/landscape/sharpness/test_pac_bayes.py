@@ -156,4 +156,5 @@ def test_its_standard_errors_are_those_of_the_deviation_over_its_slope() -> None
     assert found.stderr_draws == pytest.approx(expected, rel=0.1)
     assert sum(found.draws) / 20 == pytest.approx(found.value, rel=1e-2)
     assert len(found.batches) == 3
+    assert sum(found.batches) / 3 == pytest.approx(sum(found.draws) / 20)
     assert isinstance(net, Quadratic)
