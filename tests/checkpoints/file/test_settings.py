@@ -18,7 +18,6 @@ from fedscope.checkpoints.file.settings import Settings
         ("rho", 0.01, 1.0, 0.0),
         ("target", 0.01, 1.0, 0.0),
         ("stragglers", 0.0, 1.0, 1.01),
-        ("shift_probability", 0.0, 1.0, 1.01),
         ("validation", 0.0, 0.5, 0.51),
     ],
 )
