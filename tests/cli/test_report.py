@@ -47,7 +47,7 @@ def test_a_report_is_measured_once_and_made_again_from_what_is_kept(
         raise AssertionError("it was measured again")
 
     monkeypatch.setattr("fedscope.workflows.curvature.measure_curvature._measured", again)
-    monkeypatch.setattr("fedscope.workflows.landscape.cached.scan", again)
+    monkeypatch.setattr("fedscope.workflows.landscape.landscape_command.scan", again)
     for more in ((), ("--no-compute",)):
         assert fedscope("report", "tiny", *FEW, *more).code == 0
         assert Path("report.html").read_bytes() == first
@@ -63,7 +63,7 @@ def test_an_interrupted_report_goes_on(
 
     arguments = ("report", "tiny@best", *FEW, "--no-clients", "--seed", "7")  # of which nothing is kept
     with monkeypatch.context() as patch:
-        patch.setattr("fedscope.workflows.landscape.cached.scan", interrupted)
+        patch.setattr("fedscope.workflows.landscape.landscape_command.scan", interrupted)
         assert fedscope(*arguments).code == 130
     assert not Path("report.html").exists()
     monkeypatch.setattr(

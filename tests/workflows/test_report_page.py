@@ -6,7 +6,7 @@ from itertools import permutations
 from pathlib import Path
 
 from fedscope.records.saved_records import hessians, landscapes
-from fedscope.workflows.landscape.cached import stored_records
+from fedscope.workflows.landscape.landscape_command import stored_records
 from fedscope.workflows.report_page import best_of
 from fedscope.workflows.results.lookup import digest
 from tests.figures.records import crossed, curvature, landscape

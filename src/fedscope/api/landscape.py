@@ -24,6 +24,7 @@ from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.workflows.landscape.landscape_command import landscapes
 from fedscope.workflows.landscape.landscape_request import THROUGH, Plane
 from fedscope.workflows.landscape.scan import scan
+from fedscope.workflows.study import Session
 
 
 class Landscape(Recorded[LandscapeRecord]):
@@ -111,7 +112,7 @@ def landscape(
     if directions in THROUGH or rounds:
         raise UserError("lines and planes through several networks take checkpoints; save the networks first")
     sources = found(what, on, bn)
-    return Landscape([scan(one, plane, report.stage, again=recompute) for one in sources.problems])
+    return Landscape([scan(one, plane, Session(report, again=recompute)) for one in sources.problems])
 
 
 def _range(record: LandscapeRecord) -> tuple[str, str]:

@@ -26,6 +26,7 @@ from fedscope.workflows.curvature.influential_samples import images_of
 from fedscope.workflows.curvature.measure_curvature import measure as measured
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.study import Session
 
 
 class Curvature(Drawn):
@@ -164,8 +165,5 @@ def measure(
 
 def curvatures_of(sources: Found, request: Request, on: On, *, again: bool = False) -> list[Curvature]:
     """Return what a request measures of each problem."""
-    stage = reporter(progress=on.get("progress", False)).stage
-    return [
-        Curvature(measured(problem, request, stage, keep=sources.keep, again=again), problem)
-        for problem in sources.problems
-    ]
+    session = Session(reporter(progress=on.get("progress", False)), sources.keep, again)
+    return [Curvature(measured(problem, request, session), problem) for problem in sources.problems]

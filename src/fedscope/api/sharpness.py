@@ -20,6 +20,7 @@ from fedscope.records.sharpness_compared import compared
 from fedscope.records.sharpness_record import SharpnessEntry, SharpnessRecord
 from fedscope.workflows.sharpness.measure_sharpness import measure
 from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest
+from fedscope.workflows.study import Session
 
 
 class SharpnessTable(Recorded[SharpnessRecord]):
@@ -100,7 +101,6 @@ def sharpness(
         only=tuple(only), rho=rho, m=m, steps=steps, reading=reading, pairs=pairs,
         normalize_logits=normalize_logits, layer=layer, target=target, bn=bn, versions=versions(),
     )  # fmt: skip
-    sources, shown = found(what, on, bn), reporter(progress=on.get("progress", False))
-    return SharpnessTable(
-        [measure(problem, request, shown, keep=sources.keep, again=recompute) for problem in sources.problems]
-    )
+    sources = found(what, on, bn)
+    session = Session(reporter(progress=on.get("progress", False)), sources.keep, again=recompute)
+    return SharpnessTable([measure(problem, request, session) for problem in sources.problems])

@@ -13,6 +13,7 @@ from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.report_page import page_of, shown_runs
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session
 from fedscope.workflows.train.train_request import TrainRequest
 from fedscope.workflows.train.train_runs import train
 
@@ -42,6 +43,6 @@ def demo(registry: Path, threads: int | None = None, reporter: Reporter = SILENT
     found = curvature(targets, request, reporter)
     plane = Plane(grid=GRID, versions=versions())
     records = [measured.record for measured in found]
-    surfaces = [scan(measured.problem, plane, reporter.stage) for measured in found]
+    surfaces = [scan(measured.problem, plane, Session(reporter)) for measured in found]
     page = page_of(shown_runs(paths), [*records, *surfaces])
     return Demo(records, surfaces, page)

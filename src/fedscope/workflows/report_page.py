@@ -20,7 +20,7 @@ from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis, Kept, Rank, Reported, rank
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure_curvature import compared_clients, measure
-from fedscope.workflows.landscape.cached import cached_scans, stored_records
+from fedscope.workflows.landscape.landscape_command import kept_scans, stored_records
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
@@ -31,6 +31,7 @@ from fedscope.workflows.sources.chosen_rounds import parse
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, checkpoint_path, remarks
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session
 
 WithEarlier = Mapping[Path, Sequence[Path]]
 """Checkpoints, each with those of earlier rounds that lead to it."""
@@ -118,7 +119,7 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
     """
     targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
-    keep = RunRegistry(targets.registry).analysis
+    session = Session.of(targets.registry, reporter)
     bases = {  # of the files as they are before they are read
         path: answer_files.bases(targets, curvature, path) for path in checkpoints if request.lasting
     }
@@ -128,14 +129,14 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(curvature, problem, reporter)
-            record = measure(problem, possible, reporter.stage, keep=keep, more_probes=True)
+            record = measure(problem, possible, session, more_probes=True)
             records.append(record)
             answer_files.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
     for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
-        records += cached_scans(problem, missing, plane, reporter.stage, keep)
+        records += kept_scans(problem, missing, plane, session)
     return records
 
 

@@ -108,7 +108,7 @@ def test_a_part_of_a_larger_result_needs_no_torch(
             "fedscope.workflows.curvature.certified.spectral_density",
             partial(spectral_density, probes=2, steps=4),
         )
-        patch.setattr(report_page, "cached_scans", lambda *_: [])
+        patch.setattr(report_page, "kept_scans", lambda *_: [])
         patch.setattr(report_page, "page_of", lambda *_: "")
         for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
             assert fedscope(*words).code == 0

@@ -15,10 +15,10 @@ from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.measurements import cached_result, compute, content, uploads
 from fedscope.workflows.curvature.measure_curvature import measure
-from fedscope.workflows.progress import silent
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.study import Session
 from tests.federated.runs import trained
 
 
@@ -106,7 +106,7 @@ def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) ->
     run = trained(tmp_path, settings)
     (problem,) = load([run.final], Source(batch_size=8))
     assert problem.batches.samples == 48
-    measure(problem, Request(tol=0.1, probes=2), silent, keep=tmp_path / ANALYSIS)
+    measure(problem, Request(tol=0.1, probes=2), Session(keep=tmp_path / ANALYSIS))
     found = cached_result(tmp_path, run.final, replace(PLAIN, samples=None))
     assert isinstance(found, HessianRecord)
     assert found.problem.samples == 48
@@ -121,7 +121,7 @@ def test_products_by_finite_differences_answer_for_no_exact_measure(run: RunFold
     for products in ways:
         assert cached_result(tmp_path, folder / "final.pt", wanted) is None
         request = Request(tol=0.5, probes=2, products=products)
-        measure(problem, request, silent, keep=tmp_path / ANALYSIS)
+        measure(problem, request, Session(keep=tmp_path / ANALYSIS))
     assert cached_result(tmp_path, folder / "final.pt", wanted)
 
 

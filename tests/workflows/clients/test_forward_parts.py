@@ -17,7 +17,6 @@ from fedscope.landscape.paths.barriers import pair_barriers
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.workflows.clients.clients_request import ClientsRequest
 from fedscope.workflows.clients.measure_clients import measure_clients
-from fedscope.workflows.progress import silent
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.run_clients import RunClient
@@ -27,7 +26,7 @@ from .small import flat, targets
 
 @pytest.fixture(scope="module")
 def record(problem: Problem) -> ClientsRecord:
-    return measure_clients(problem, ClientsRequest(only=("noise", "critical", "barriers")), silent)
+    return measure_clients(problem, ClientsRequest(only=("noise", "critical", "barriers")))
 
 
 def _at(model: nn.Module, weights: Tensor) -> nn.Module:
@@ -133,7 +132,7 @@ def test_a_network_without_a_known_order_of_channels_has_plain_barriers_alone(
         return pair_barriers(*args, match=match, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr("fedscope.workflows.clients.forward_parts.pair_barriers", refusing)
-    found = measure_clients(problem, ClientsRequest(only=("barriers",)), silent)
+    found = measure_clients(problem, ClientsRequest(only=("barriers",)))
     assert found.barriers is not None
     assert found.barriers.matched is None
     assert found.barriers.unmatched_reason == "an operation without a rule"

@@ -22,7 +22,7 @@ from fedscope.records.clients_record import ClientsRecord
 from fedscope.workflows.clients.clients_request import MEASURES, ClientsRequest, chosen
 from fedscope.workflows.clients.measure_clients import BATCHES, clients, measure_clients
 from fedscope.workflows.clients.parts import Measuring
-from fedscope.workflows.progress import Reporter, silent
+from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.run_clients import Participants, RunClient
@@ -37,7 +37,7 @@ def record(problem: Problem) -> ClientsRecord:
     request = ClientsRequest(
         only=tuple(one for one in MEASURES if one != "diagonals"), top_k=2, probes=4, start=True
     )
-    return measure_clients(problem, request, silent)
+    return measure_clients(problem, request)
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_with_their_own_statistics_the_uploads_have_their_own_losses(tmp_path: P
     changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
     run = trained(RunRegistry(tmp_path), "norm", changed)
     (problem,) = problems(targets(run))
-    record = measure_clients(problem, ClientsRequest(only=("drift",)), silent)
+    record = measure_clients(problem, ClientsRequest(only=("drift",)))
     shares = [one.share for one in record.clients]
     models = [client.model.eval() for client in Participants(problem, "client", "own", of_round=True)]
     after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))
@@ -156,7 +156,7 @@ def test_recalibrated_statistics_are_of_one_batching(tmp_path: Path) -> None:
     changed = {"model": "resnet_digits", "train_samples": 60, "rounds": 1, "batch_size": 5, "lr": 0.2}
     run = trained(RunRegistry(tmp_path), "norm", changed)
     (problem,) = problems(targets(run))
-    record = measure_clients(problem, ClientsRequest(only=("drift",), bn="recalibrate"), silent)
+    record = measure_clients(problem, ClientsRequest(only=("drift",), bn="recalibrate"))
     models = [client.model for client in Participants(problem, "client", "own", of_round=True)]
     shares = [one.share for one in record.clients]
 
@@ -183,7 +183,7 @@ def test_overlaps_are_of_every_pair_and_the_global_model(record: ClientsRecord) 
 
 def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: RunFolder) -> None:
     (few,) = problems(replace(targets(round_run), samples=48))
-    found = measure_clients(few, ClientsRequest(only=("overlap",), top_k=1), silent).overlap
+    found = measure_clients(few, ClientsRequest(only=("overlap",), top_k=1)).overlap
     own = [(client.model, client.batches) for client in Participants(few, "client", "own", of_round=True)]
     operators = [
         Hessian(model, cross_entropy, batches, deal=BATCHES)
@@ -202,7 +202,7 @@ def test_overlaps_have_the_errors_of_each_hessian_at_its_own_weights(round_run: 
 
 
 def test_diagonals_are_those_of_the_hessian_command(problem: Problem) -> None:
-    found = measure_clients(problem, ClientsRequest(only=("diagonals",)), silent)
+    found = measure_clients(problem, ClientsRequest(only=("diagonals",)))
     assert found.cross_client is not None
     assert found.cross_client.clients == 3
     assert found.products["diagonals"] > 0
@@ -259,7 +259,7 @@ def test_a_round_began_with_the_result_of_the_round_before(copied: RunFolder) ->
 def test_a_method_that_weights_uploads_alike_has_equal_shares(tmp_path: Path) -> None:
     changed = {"method": "scaffold", "rounds": 1}
     run = trained(RunRegistry(tmp_path), "alike", changed)
-    record = measure_clients(problems(targets(run))[0], ClientsRequest(only=("loss", "drift")), silent)
+    record = measure_clients(problems(targets(run))[0], ClientsRequest(only=("loss", "drift")))
     assert len({one.samples for one in record.clients}) > 1
     assert [one.share for one in record.clients] == pytest.approx([1 / 3] * 3)
     assert record.averaging is not None
@@ -326,13 +326,13 @@ def test_a_server_that_does_not_take_the_mean_is_measured_about_the_mean(tmp_pat
     """The expansion is at the mean of the uploads, of which no first-order term is left."""
     run = trained(RunRegistry(tmp_path), "half", {"method": "fedavgm", "rounds": 1}, {"avgm.gamma": "0.5"})
     (problem,) = problems(targets(run))
-    found = measure_clients(problem, ClientsRequest(only=("drift",)), silent).averaging
+    found = measure_clients(problem, ClientsRequest(only=("drift",))).averaging
     assert found is not None
     assert found.distance > 0.1
     assert abs(found.overall.mean.first.value) < 1e-6
     models = [client.model for client in Participants(problem, "client", "own", of_round=True)]
     mean = deepcopy(problem.model)
-    shares = [one.share for one in measure_clients(problem, LOSS, silent).clients]
+    shares = [one.share for one in measure_clients(problem, LOSS).clients]
     weights = sum(p * flat(model) for p, model in zip(shares, models, strict=True))
     torch.nn.utils.vector_to_parameters(weights, mean.parameters())  # type: ignore[arg-type]
     after = sum(p * _loss(model, problem) for p, model in zip(shares, models, strict=True))

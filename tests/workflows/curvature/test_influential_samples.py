@@ -21,10 +21,10 @@ from fedscope.records.influence_entry import Influence
 from fedscope.workflows.curvature import measure_curvature as measuring
 from fedscope.workflows.curvature.influential_samples import images_of
 from fedscope.workflows.curvature.measure_curvature import measure
-from fedscope.workflows.progress import SILENT
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.study import Session
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ ASKED = Request(influence=5, probes=2)
 
 
 def measured(problem: Problem, **changes: object) -> HessianRecord:
-    return measure(problem, replace(ASKED, **changes), SILENT.stage)  # type: ignore[arg-type]
+    return measure(problem, replace(ASKED, **changes))  # type: ignore[arg-type]
 
 
 def of(record: HessianRecord) -> Influence:
@@ -169,12 +169,12 @@ def test_a_kept_result_is_told_without_products(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = problem_of(run)
-    first = measure(problem, replace(ASKED, influence=None), SILENT.stage, keep=tmp_path)
+    first = measure(problem, replace(ASKED, influence=None), Session(keep=tmp_path))
     assert first.influence is None
     monkeypatch.setattr(measuring, "_measured", None)  # what would make products
-    again = measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    again = measure(problem, ASKED, Session(keep=tmp_path))
     assert (again.reused, len(of(again).largest)) == (True, 5)
-    assert of(again) == of(measure(problem, replace(ASKED, top_k=1), SILENT.stage, keep=tmp_path))
+    assert of(again) == of(measure(problem, replace(ASKED, top_k=1), Session(keep=tmp_path)))
 
 
 def test_of_the_test_split_no_client_is_told(run: RunFolder) -> None:
@@ -186,10 +186,10 @@ def test_of_the_test_split_no_client_is_told(run: RunFolder) -> None:
 def test_clients_are_those_of_the_checkpoint_not_of_its_weights(run: RunFolder, tmp_path: Path) -> None:
     """Runs that begin at the same weights share results, and have other clients."""
     problem = problem_of(run)
-    first = of(measure(problem, ASKED, SILENT.stage, keep=tmp_path))
+    first = of(measure(problem, ASKED, Session(keep=tmp_path)))
     info = load_checkpoint(run.final).info
     added = info.model_copy(update={"settings": info.settings.model_copy(update={"partition": "unknown"})})
-    other = measure(replace(problem, info=added), ASKED, SILENT.stage, keep=tmp_path)
+    other = measure(replace(problem, info=added), ASKED, Session(keep=tmp_path))
     assert other.reused
     assert of(other).by_client is None
     assert of(other).by_class == first.by_class
@@ -215,9 +215,9 @@ def test_a_kept_result_of_other_batches_names_the_same_rows(
     """As one that was measured on a GPU, which deals the samples to fewer batches."""
     problem = problem_of(run, samples=160)
     monkeypatch.setattr(measuring, "BATCHES", 8)
-    first = measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    first = measure(problem, ASKED, Session(keep=tmp_path))
     monkeypatch.undo()
-    again = measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    again = measure(problem, ASKED, Session(keep=tmp_path))
     assert (again.reused, len(again.batch_sizes)) == (True, 8)
     assert [one.row for one in of(again).largest] == [one.row for one in of(first).largest]
     assert of(again).by_class == of(first).by_class
@@ -228,9 +228,9 @@ def test_a_result_of_other_batches_is_not_completed(
 ) -> None:
     problem = problem_of(run, samples=160)
     monkeypatch.setattr(measuring, "BATCHES", 8)
-    measure(problem, ASKED, SILENT.stage, keep=tmp_path)
+    measure(problem, ASKED, Session(keep=tmp_path))
     monkeypatch.undo()
-    more = measure(problem, replace(ASKED, layers=True), SILENT.stage, keep=tmp_path)
-    fresh = measure(problem, replace(ASKED, layers=True), SILENT.stage)
+    more = measure(problem, replace(ASKED, layers=True), Session(keep=tmp_path))
+    fresh = measure(problem, replace(ASKED, layers=True))
     assert (len(more.batch_sizes), len(more.lambda_max.batches or ())) == (16, 16)
     assert [one.row for one in of(more).largest] == [one.row for one in of(fresh).largest]

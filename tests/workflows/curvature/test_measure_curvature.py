@@ -21,10 +21,10 @@ from fedscope.landscape.operators.monte_carlo_fisher import MonteCarloFisher
 from fedscope.streams import key
 from fedscope.workflows.curvature.measure_curvature import curvature_of, measure
 from fedscope.workflows.curvature.resources import Resources
-from fedscope.workflows.progress import SILENT
 from fedscope.workflows.requests import Request, check_request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
+from fedscope.workflows.study import Session
 
 pytestmark = pytest.mark.slow
 
@@ -48,10 +48,10 @@ def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
     monkeypatch.setattr(flat_loss, "frozen_copy", counted)
     (problem,) = load([run.final], Source(samples=512, batch_size=128))
     request = Request(density=True, probes=2, tol=0.5)
-    first = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+    first = measure(problem, request, Session(keep=tmp_path / "kept"))
     assert len(copies) == 1
     passed.clear()
-    again = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+    again = measure(problem, request, Session(keep=tmp_path / "kept"))
     assert (again.reused, again.lambda_max) == (True, first.lambda_max)
     assert len(copies) == 2
     assert [count for count in passed if count > SAMPLE] == [24, 16] + [
@@ -81,10 +81,10 @@ def test_labels_of_the_fisher_matrix_are_drawn_by_the_samples_seed(run: RunFolde
 def test_finite_differences_are_said_and_answer_for_themselves_alone(run: RunFolder, tmp_path: Path) -> None:
     (problem,) = load([run.final], Source(samples=64, batch_size=16))
     exact, differences = (Request(probes=4, tol=1e-2, products=way) for way in get_args(ProductsName))
-    first = measure(problem, exact, SILENT.stage, keep=tmp_path / "kept")
+    first = measure(problem, exact, Session(keep=tmp_path / "kept"))
     assert (first.problem.products, first.step, first.trace.product_error) == (None, None, 0)
     assert "products" not in first.to_json()["problem"]
-    found = measure(problem, differences, SILENT.stage, keep=tmp_path / "kept")
+    found = measure(problem, differences, Session(keep=tmp_path / "kept"))
     assert (found.reused, found.problem.products) == (False, "finite-differences")
     assert found.step
     assert found.step > 0
@@ -94,7 +94,7 @@ def test_finite_differences_are_said_and_answer_for_themselves_alone(run: RunFol
     apart = abs(found.lambda_max.value - first.lambda_max.value)
     assert 0 < apart <= found.lambda_max.residual + first.lambda_max.residual
     for request, reused in ((exact, first), (differences, found)):
-        again = measure(problem, request, SILENT.stage, keep=tmp_path / "kept")
+        again = measure(problem, request, Session(keep=tmp_path / "kept"))
         assert (again.reused, again.lambda_max) == (True, reused.lambda_max)
     assert "finite differences" in " ".join(hessian_table([found]).notes)
     assert "finite differences" not in " ".join(hessian_table([first]).notes)
@@ -110,21 +110,21 @@ def test_a_kept_result_answers_for_its_own_samples_alone(run: RunFolder, tmp_pat
     """Equal weights do not say which rows a run used, nor does their number."""
     (problem,) = load([run.final], Source(samples=64))
     request = Request(probes=2, tol=0.1)
-    first = measure(problem, request, SILENT.stage, keep=tmp_path)
+    first = measure(problem, request, Session(keep=tmp_path))
     inputs, targets = (torch.cat(part) for part in zip(*problem.batches, strict=True))
     others = Batches(inputs.flip(2), targets, population=problem.batches.population)
-    second = measure(replace(problem, batches=others), request, SILENT.stage, keep=tmp_path)
+    second = measure(replace(problem, batches=others), request, Session(keep=tmp_path))
     assert not second.reused
     assert second.lambda_max.value != first.lambda_max.value
-    assert measure(problem, request, SILENT.stage, keep=tmp_path).reused
+    assert measure(problem, request, Session(keep=tmp_path)).reused
 
 
 def test_layers_are_of_the_parameters_that_are_asked_for(run: RunFolder) -> None:
     (problem,) = load([run.final], Source(samples=64))
-    found = measure(problem, Request(layers=True, parameters=("*.weight",), probes=2), SILENT.stage)
+    found = measure(problem, Request(layers=True, parameters=("*.weight",), probes=2))
     names = [name for name, _ in problem.model.named_parameters() if name.endswith(".weight")]
     for layer in found.layers or ():
         own = [name for name in names if fnmatchcase(name, layer.name)]
-        alone = measure(problem, Request(parameters=tuple(own), probes=2), SILENT.stage)
+        alone = measure(problem, Request(parameters=tuple(own), probes=2))
         assert layer.value == pytest.approx(alone.lambda_max.value, rel=1e-3)
         assert layer.value <= found.lambda_max.value * (1 + 1e-3)

@@ -29,6 +29,7 @@ from fedscope.workflows.sharpness.sharpness_request import QUANTITIES, USUAL, Sh
 from fedscope.workflows.sources.problem import Problem, load
 from fedscope.workflows.sources.samples import Source
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session
 
 FEW = SharpnessRequest(only=("average_l2", "fisher_rao"), pairs=2, versions={"fedscope": "1"})
 
@@ -181,7 +182,7 @@ def test_another_test_split_is_another_gap(tmp_path: Path) -> None:
     problem, request = own_problem(), SharpnessRequest(only=("fisher_rao",), gap=True)
     x, y = (torch.cat(side) for side in zip(*problem.batches, strict=True))
     tests = [replace(problem, batches=Batches(x[part], y[part], 8)) for part in (slice(16), slice(16, 40))]
-    gaps = [measure(problem, request, test=test, keep=tmp_path).gap for test in tests]
+    gaps = [measure(problem, request, Session(keep=tmp_path), test=test).gap for test in tests]
     assert [gap.test_samples for gap in gaps if gap] == [16, 24]
 
 
@@ -209,7 +210,7 @@ def test_the_gap_between_whole_splits_has_no_error() -> None:
 def test_what_a_network_does_not_have_is_left_out_unless_it_is_named() -> None:
     notes: list[str] = []
     problem = own_problem(loss=lambda outputs, y: (outputs - y).abs().mean())
-    record = measure(problem, SharpnessRequest(pairs=2), Reporter(note=notes.append))
+    record = measure(problem, SharpnessRequest(pairs=2), Session(Reporter(note=notes.append)))
     assert [one.name for one in record.quantities] == [name for name in USUAL if name != "fisher_rao"]
     assert len(notes) == 1
     assert "no Fisher–Rao" in notes[0]

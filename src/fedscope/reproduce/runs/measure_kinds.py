@@ -29,28 +29,29 @@ from fedscope.workflows.clients.clients_request import FAST, ClientsRequest, cho
 from fedscope.workflows.clients.measure_clients import measure_clients
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.landscape.scan import scan
-from fedscope.workflows.progress import Reporter, Stage
+from fedscope.workflows.progress import Stage
 from fedscope.workflows.sharpness.measure_sharpness import gap_entry, measure
 from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest
 from fedscope.workflows.sources.problem import Problem, load
+from fedscope.workflows.study import Session
 
 SPLITS: tuple[SplitName, SplitName] = ("train", "test")
 PARTS = ("cross-entropy", "MAN term", "sum")
 
 
-def _landscape(problem: Problem, wanted: Measure, stage: Stage) -> LandscapeRecord:
+def _landscape(problem: Problem, wanted: Measure, session: Session) -> LandscapeRecord:
     plane = Plane(grid=wanted.grid, span=wanted.span, tol=max(wanted.tol, 1e-2), versions=versions())
-    return scan(problem, plane, stage)
+    return scan(problem, plane, session)
 
 
-def _objective(problem: Problem, wanted: Measure, stage: Stage) -> ObjectiveRecord:
-    return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=stage)
+def _objective(problem: Problem, wanted: Measure, session: Session) -> ObjectiveRecord:
+    return objective_surfaces(problem, grid=wanted.grid, span=wanted.span, stage=session.stage)
 
 
 @torch.no_grad()
-def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecord:
+def _outcomes(problem: Problem, _wanted: Measure, session: Session) -> OutcomesRecord:
     right = list[bool]()
-    with stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
+    with session.stage(f"{problem.title}: answers on {problem.batches.samples:,} test samples"):
         for inputs, labels in problem.batches:
             right += (problem.model(inputs).argmax(1) == labels).tolist()
     return OutcomesRecord.read(
@@ -65,35 +66,35 @@ def _outcomes(problem: Problem, _wanted: Measure, stage: Stage) -> OutcomesRecor
     )
 
 
-def _clients(problem: Problem, wanted: Measure, stage: Stage) -> ClientsRecord:
+def _clients(problem: Problem, wanted: Measure, session: Session) -> ClientsRecord:
     parts = chosen(",".join(wanted.only)) if wanted.only else FAST
     usual = ClientsRequest()
     request = ClientsRequest(
         only=parts, top_k=wanted.top_k, tol=wanted.tol, probes=wanted.probes or usual.probes,
         anchor="global", versions=versions(),
     )  # fmt: skip
-    return measure_clients(problem, request, stage)
+    return measure_clients(problem, request, session)
 
 
-def _sharpness(problem: Problem, wanted: Measure, stage: Stage) -> SharpnessRecord:
+def _sharpness(problem: Problem, wanted: Measure, session: Session) -> SharpnessRecord:
     request = SharpnessRequest(only=wanted.only, versions=versions())
-    record = measure(problem, request, Reporter(stage))
+    record = measure(problem, request, session)
     train, test = (
         load([problem.path], replace(problem.source, samples=None, split=split))[0] for split in SPLITS
     )
-    with stage(f"{problem.title}: losses of all samples"):
+    with session.stage(f"{problem.title}: losses of all samples"):
         gap = finite(gap_entry(train, test, request.bn))
     return record.edited(gap=gap)
 
 
-KINDS: dict[str, Callable[[Problem, Measure, Stage], Plain]] = {
+KINDS: dict[str, Callable[[Problem, Measure, Session], Plain]] = {
     "landscape": _landscape,
     "objective": _objective,
     "outcomes": _outcomes,
     "clients": _clients,
     "sharpness": _sharpness,
 }
-"""(problem, measure, stage) ↦ the record."""
+"""(problem, measure, session) ↦ the record."""
 
 
 class WithTerm(nn.Module):

@@ -31,12 +31,13 @@ from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.computations import Log
 from fedscope.reproduce.runs.measure_kinds import KINDS, with_term
 from fedscope.workflows.curvature.measure_curvature import measure
-from fedscope.workflows.progress import Stage
+from fedscope.workflows.progress import Reporter, Stage
 from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
 from fedscope.workflows.results.lookup import Criteria, asked_of, earlier, trimmed
 from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import MOST, Source
+from fedscope.workflows.study import Session
 
 
 def key(path: Path, wanted: Measure) -> str:
@@ -129,11 +130,11 @@ def compute(
         raise UserError(why)
     (problem,) = load([path], source)
     problem = with_term(problem) if wanted.term else problem
-    keep, name = registry / ANALYSIS, key(path, wanted)
+    session, name = Session(Reporter(_stage(say)), registry / ANALYSIS), key(path, wanted)
     if wanted.kind == "hessian":
-        measure(problem, _request(wanted), _stage(say), keep=keep, name=name)
+        measure(problem, _request(wanted), session, name=name)
     else:
-        ResultCache(keep).finish(name, KINDS[wanted.kind](problem, wanted, _stage(say)))
+        session.cache.finish(name, KINDS[wanted.kind](problem, wanted, Session(session.reporter)))
 
 
 def _request(wanted: Measure) -> Request:

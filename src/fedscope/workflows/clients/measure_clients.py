@@ -13,7 +13,6 @@ from pathlib import Path
 from torch import nn
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.empirical_risk import LossOperator
@@ -27,12 +26,12 @@ from fedscope.records.entries import Record, finite
 from fedscope.workflows.clients.clients_request import SAMPLES, ClientsRequest
 from fedscope.workflows.clients.parts import Measuring
 from fedscope.workflows.clients.round import LoadedRound, no_start, start_of
-from fedscope.workflows.progress import SILENT, Reporter, Stage
-from fedscope.workflows.results.result_cache import ResultCache
+from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.run_clients import Participants, round_uploads
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import ALONE, Session
 
 
 def clients(
@@ -54,11 +53,11 @@ def clients(
     """
     request = replace(request, versions=request.versions or versions())
     few = replace(targets, samples=SAMPLES if targets.samples is None else targets.samples)
-    keep = RunRegistry(targets.registry).analysis
+    session = Session.of(targets.registry, reporter, again=again)
     found = []
     for problem in problems(few, reporter):
         own = _possible(problem, request, reporter) if possible else request
-        found.append(measure_clients(problem, own, reporter.stage, keep=keep, again=again))
+        found.append(measure_clients(problem, own, session))
     return found
 
 
@@ -73,46 +72,35 @@ def _possible(problem: Problem, request: ClientsRequest, reporter: Reporter) -> 
 BATCHES = 16  # that tell the samples' errors
 
 
-def measure_clients(
-    problem: Problem,
-    request: ClientsRequest,
-    stage: Stage,
-    *,
-    keep: Path | ResultCache | None = None,
-    again: bool = False,
-) -> ClientsRecord:
+def measure_clients(problem: Problem, request: ClientsRequest, session: Session = ALONE) -> ClientsRecord:
     """Return the record of schema ``fedscope/clients/1`` of the clients of a checkpoint's round.
 
     Args:
         problem: the round's global model, and the samples of the global loss.
         request: what to measure.
-        stage: ``stage(title)`` wraps each long step and yields its progress callback.
-        keep: folder of results and of an interrupted run's products, or the cache of that folder.
-        again: do not look for a result.
+        session: see :class:`Session`.
     """
     participants = Participants(problem, "client", "own", of_round=True)
     start = start_of(problem)
     moved = {"alignment", "critical"} & {*request.only}
     if start is None and (request.start or (moved and request.anchor == "start")):
         raise UserError(no_start(problem))
-    cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
+
+    def measured() -> ClientsRecord:
+        one = LoadedRound.of(problem, participants)
+        if moved:
+            one.check_moved(request.anchor)
+        measuring = Measuring(one, request, session, _curvature(problem, request))
+        check_all_finite(one, measuring.curvature)
+        entries = measuring.entries()
+        if "diagonals" in request.only:
+            entries["cross_client"] = measuring.diagonals(participants)
+        departs = measuring.curvature(problem.model, problem.batches).departs
+        about = _about(one, request, participants, departs)
+        return ClientsRecord.read(finite({**about, **entries, **measuring.spent()}))
+
     name = _name(problem, request, participants, start.sha256 if start else None)
-    found = None if again else cache.result(name)
-    if isinstance(found, ClientsRecord):
-        return found.edited(checkpoint=problem.checkpoint, reused=True)
-    one = LoadedRound.of(problem, participants)
-    if moved:
-        one.check_moved(request.anchor)
-    measuring = Measuring(one, request, stage, cache, _curvature(problem, request))
-    check_all_finite(one, measuring.curvature)
-    entries = measuring.entries()
-    if "diagonals" in request.only:
-        entries["cross_client"] = measuring.diagonals(participants)
-    departs = measuring.curvature(problem.model, problem.batches).departs
-    about = _about(one, request, participants, departs)
-    record = ClientsRecord.read(finite({**about, **entries, **measuring.spent()}))
-    cache.finish(name, record)
-    return record
+    return session.kept(name, ClientsRecord, measured, checkpoint=problem.checkpoint, reused=True)
 
 
 def check_all_finite(one: LoadedRound, curvature: Callable[[nn.Module, Batches], LossOperator]) -> None:

@@ -35,10 +35,9 @@ from fedscope.workflows.clients.clients_request import ClientsRequest
 from fedscope.workflows.clients.forward_parts import barriers_entry, critical_entry, noise_entry
 from fedscope.workflows.clients.round import LoadedRound, weights
 from fedscope.workflows.curvature.compared_clients import compare_clients
-from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import CrossClientRequest
-from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.run_clients import Participants
+from fedscope.workflows.study import Session
 
 OF_LOSSES = (
     ("noise", "gradient noise, gradients", noise_entry),
@@ -54,8 +53,7 @@ class Measuring:
 
     one: LoadedRound
     request: ClientsRequest
-    stage: Stage
-    cache: ResultCache
+    session: Session
     curvature: Callable[[nn.Module, Batches], LossOperator]
     # by place in the clients
     cells: dict[tuple[Function, Point], dict[int, LossAtWeights]] = field(default_factory=dict)
@@ -97,7 +95,7 @@ class Measuring:
             found = compare_clients(
                 participants,
                 CrossClientRequest().settled("paper"),
-                lambda model, batches: self.cache.operator(self.curvature(model, batches)),
+                lambda model, batches: self.session.cache.operator(self.curvature(model, batches)),
                 seed=self.one.problem.source.seed,
                 progress=progress,
             )
@@ -138,7 +136,7 @@ class Measuring:
             return
         op = self.curvature(model, self._batches(function, place))
         found = cell(
-            self.cache.operator(op) if k or set(quantities) - {"loss"} else op,
+            self.session.cache.operator(op) if k or set(quantities) - {"loss"} else op,
             self._samples(function, place),
             losses=op.loss.losses if "loss" in quantities else None,
             quantities=quantities,
@@ -181,12 +179,12 @@ class Measuring:
         problem, anchor = self.one.problem, weights(self.one.anchor(self.request.anchor))
         updates = [weights(client.model) - anchor for client in self.one.clients]
         with self._part("alignment", "alignment, products") as progress:
-            op = self.cache.operator(self.curvature(problem.model, problem.batches))
+            op = self.session.cache.operator(self.curvature(problem.model, problem.batches))
             space = self._space("global", "global", 0)
             overall = [self._aligned(op, space, update, GLOBAL, progress) for update in updates]
             own = []
             for place, (client, update) in enumerate(zip(self.one.clients, updates, strict=True)):
-                op = self.cache.operator(self.curvature(problem.model, client.batches))
+                op = self.session.cache.operator(self.curvature(problem.model, client.batches))
                 space = self._space("own", "global", place)
                 own.append(self._aligned(op, space, update, self._samples("own", place), progress))
         return {
@@ -244,7 +242,7 @@ class Measuring:
     ) -> tuple[Expansion, ...]:
         op = self.curvature(self.one.mean, batches)
         loss = self._loss(self.one.mean, batches, op)
-        found = expansions(self.cache.operator(op), loss, rows, samples=samples)
+        found = expansions(self.session.cache.operator(op), loss, rows, samples=samples)
         self.products["drift"] += len(rows)
         progress(self.products["drift"], None)
         return found
@@ -270,8 +268,8 @@ class Measuring:
 
         def operators() -> Iterator[Operator]:
             for client in clients:
-                yield self.cache.operator(self.curvature(client.model, client.batches))
-            yield self.cache.operator(self.curvature(problem.model, problem.batches))
+                yield self.session.cache.operator(self.curvature(client.model, client.batches))
+            yield self.session.cache.operator(self.curvature(problem.model, problem.batches))
 
         known = [space for space in spaces if space]
         with self._part("overlap", "overlap of eigenspaces, products") as progress:
@@ -293,6 +291,6 @@ class Measuring:
     @contextmanager
     def _part(self, name: str, title: str) -> Iterator[Progress]:
         began = time.perf_counter()
-        with self.stage(f"{self.one.problem.title}: {title}") as progress:
+        with self.session.stage(f"{self.one.problem.title}: {title}") as progress:
             yield progress
         self.seconds[name] += time.perf_counter() - began  # type: ignore[assignment]

@@ -25,13 +25,12 @@ from fedscope.streams import key, torch_stream
 from fedscope.workflows.curvature.compared_clients import ClientComparison, compare_clients
 from fedscope.workflows.curvature.record import Estimates
 from fedscope.workflows.curvature.resources import Resources
-from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request
 from fedscope.workflows.results.lookup import Part
-from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import Participants
 from fedscope.workflows.sources.server_state import adaptive_server
+from fedscope.workflows.study import Session
 
 
 def preconditioned(
@@ -76,7 +75,7 @@ class Trail:
 
 @dataclass(frozen=True)
 class Certified:
-    """Our own estimators on one problem, with every product in the cache.
+    """Our own estimators on one problem, with every product in the session's cache.
 
     ``curvature`` makes the operator of a model on batches, or of some of its parameters. A warm request
     begins at ``trail``, and leaves its eigenvectors there.
@@ -85,15 +84,14 @@ class Certified:
     problem: Problem
     request: Request
     curvature: Callable[..., LossOperator]
-    stage: Stage
-    cache: ResultCache
+    session: Session
     trail: Trail = field(default_factory=Trail)
     resources: Resources = field(default_factory=Resources)
 
     def estimates(
         self, whole: LossOperator, participants: Participants | None, missing: Set[Part]
     ) -> Estimates:
-        request, operator = self.request, self.cache.operator(whole)
+        request, operator = self.request, self.session.cache.operator(whole)
         compared = participants if "cross_client" in missing else None
         overlap = (request.cross_client.overlap or 0) if compared else 0
         pairs = total = None
@@ -123,7 +121,7 @@ class Certified:
         which: Which = "both" if self.request.both_ends else "largest"
         tol, draws = self.request.tol, self._stream("lanczos")
         start = self.trail.vectors if self.request.warm else None
-        with self.stage(f"{self.problem.title}: λ_max, products") as progress:
+        with self.session.stage(f"{self.problem.title}: λ_max, products") as progress:
             found = top_eigenpairs(
                 operator, k=k, which=which, tol=tol, generator=draws, start=start,
                 basis_folder=self.resources.basis_folder, max_basis=self.resources.rows, progress=progress,
@@ -135,7 +133,7 @@ class Certified:
     def _trace(self, operator: Operator, pairs: Eigenpairs, *, keep: int) -> Trace:
         probes, known, draws = self.request.probes, pairs.subspace, self._stream("trace")
         rtol = None if probes else self.request.trace_rtol
-        with self.stage(f"{self.problem.title}: trace, products") as progress:
+        with self.session.stage(f"{self.problem.title}: trace, products") as progress:
             return trace(
                 operator,
                 rtol=rtol,
@@ -154,31 +152,31 @@ class Certified:
 
         def restricted(patterns: Sequence[str]) -> Operator:
             within = [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
-            return self.cache.operator(self.curvature(*own, within))
+            return self.session.cache.operator(self.curvature(*own, within))
 
-        with self.stage(f"{self.problem.title}: λ_max of each {kind}, products") as progress:
+        with self.session.stage(f"{self.problem.title}: λ_max of each {kind}, products") as progress:
             return layer_eigenpairs(restricted, patterns, tol=self.request.tol, seed=seed, progress=progress)
 
     def _density(self, operator: Operator, probed: Probed | None) -> Density:
-        with self.stage(f"{self.problem.title}: density, products") as progress:
+        with self.session.stage(f"{self.problem.title}: density, products") as progress:
             return spectral_density(
                 operator, probed=probed, generator=self._stream("density"),
                 basis_folder=self.resources.basis_folder, progress=progress,
             )  # fmt: skip
 
     def _preconditioned(self, whole: LossOperator) -> PreconditionedEntry:
-        with self.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:
+        with self.session.stage(f"{self.problem.title}: λ_max of P⁻¹H, products") as progress:
             return preconditioned(
-                self.problem, self.cache.operator(whole), tol=self.request.tol,
+                self.problem, self.session.cache.operator(whole), tol=self.request.tol,
                 generator=self._stream("preconditioned"), progress=progress,
             )  # fmt: skip
 
     def _clients(self, participants: Participants, pairs: Eigenpairs | None) -> ClientComparison:
-        with self.stage(f"{self.problem.title}: cross-client, products") as progress:
+        with self.session.stage(f"{self.problem.title}: cross-client, products") as progress:
             return compare_clients(
                 participants,
                 self.request.cross_client.settled("paper"),
-                lambda model, batches: self.cache.operator(self.curvature(model, batches)),
+                lambda model, batches: self.session.cache.operator(self.curvature(model, batches)),
                 seed=self.problem.source.seed,
                 leading=pairs.vectors if pairs else None,
                 tol=self.request.tol,

@@ -7,20 +7,18 @@ from typing import NamedTuple
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.plan_record import PlanRecord
 from fedscope.workflows.curvature.certified import Trail
 from fedscope.workflows.curvature.measure_curvature import curvature_of, measure
 from fedscope.workflows.curvature.measurement_plan import check_planned, planned
 from fedscope.workflows.curvature.resources import resources_of
-from fedscope.workflows.processes import is_first, joined_group, reporter_of
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import Request, check_request
-from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session, shared
 
 
 class MeasuredCheckpoint(NamedTuple):
@@ -56,21 +54,16 @@ def curvature(
         UserError: see :func:`problems` and :func:`measure`.
     """
     request = replace(request, versions=request.versions or versions())
-    keep = RunRegistry(targets.registry).analysis
-    with joined_group() as group:
-        check_request(request, parallel=group is not None)  # before anything is read
+    with shared(Session.of(targets.registry, reporter, again=again)) as session:
+        check_request(request, parallel=session.group is not None)  # before anything is read
         if memory:
             check_planned(request)
-        own, found, trails = reporter_of(reporter, group), [], defaultdict[Path | None, Trail](Trail)
-        for problem in problems(targets, own):
-            cache = ResultCache(keep if group is None else None)
+        found, trails = list[MeasuredCheckpoint](), defaultdict[Path | None, Trail](Trail)
+        for problem in problems(targets, session.reporter):
             trail = trails[layout.run_of(problem.path)]
-            record = measure(
-                problem, request, own.stage, keep=cache, again=again, group=group, trail=trail,
-                memory=memory, note=own.note,
-            )  # fmt: skip
-            found.append(MeasuredCheckpoint(problem, record, cache.file))
-        return found if is_first(group) else []
+            record = measure(problem, request, session, trail=trail, memory=memory, foretold=True)
+            found.append(MeasuredCheckpoint(problem, record, session.cache.file))
+        return found if session.is_first else []
 
 
 def plans(

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -40,6 +39,7 @@ from fedscope.workflows.results.result_cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
 from fedscope.workflows.sources.server_state import adaptive_server
+from fedscope.workflows.study import ALONE, Session
 
 OPERATORS: dict[OperatorName, type[LossOperator]] = {
     "hessian": Hessian,
@@ -53,39 +53,31 @@ FEW_BATCHES = 8  # that tell the data's errors, on a GPU
 def measure(
     problem: Problem,
     request: Request,
-    stage: Stage,
+    session: Session = ALONE,
     *,
-    keep: Path | ResultCache | None = None,
-    again: bool = False,
     more_probes: bool = False,
     name: str | None = None,
-    group: ProcessGroup | None = None,
     trail: Trail | None = None,
     memory: int | None = None,
-    note: Callable[[str], None] | None = None,
+    foretold: bool = False,
 ) -> HessianRecord:
     """Return the record of schema ``fedscope/hessian/1``.
 
-    Non-finite numbers become null and are counted under ``non_finite``.
+    Non-finite numbers become null and are counted under ``non_finite``. Parts of the request that a kept
+    result has are not measured; ``reused`` is true where none is.
 
     Args:
         problem: network, loss and samples.
         request: what to measure.
-        stage: ``stage(title)`` wraps each long step and yields its progress callback.
-        keep: folder of results and of an interrupted run's products
-            (:mod:`fedscope.workflows.results.result_cache`), or the cache of that folder. Parts of the
-            request that a result there has are not measured; ``reused`` is true where none is.
-        again: do not look for a result.
+        session: see :class:`Session`.
         more_probes: accept a result with more probes than the fixed number of the request.
-        name: of the result in ``keep``, which it replaces; None: by the operator and the request.
-        group: processes that call this with the same arguments and share every product's batches; nothing
-            is kept of such a run.
+        name: of the kept result, which it replaces; None: by the operator and the request.
         trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
         memory: bytes that the process may take; None: what the estimators take by themselves.
-        note: told what a long measurement will take, or one within a given ``memory``.
+        foretold: note what a long measurement will take, or one within a given ``memory``.
     """
+    group, cache = session.group, session.cache
     check_request(request, parallel=group is not None)
-    cache = keep if isinstance(keep, ResultCache) else ResultCache(keep if group is None else None)
     participants = compared_clients(problem, request)
     resources = resources_of(problem, request, memory, group)
     curvature = curvature_of(problem, request, group, resources)
@@ -98,26 +90,24 @@ def measure(
 
     if name is None:
         name = key(operator, {**_question(problem, request, participants), **resources.entry})
-        found = None if again else cache.result(name)
+        found = None if session.again else cache.result(name)
         if isinstance(found, HessianRecord):
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
     criteria = _criteria(problem, request, origin, more_probes=more_probes)
     spec = problem.info.model if problem.info else None
     named = spec is not None and spec.lora is None and not has_code(spec.name)
-    known = None if again else _earlier(cache, request, criteria, None if named else operator)
+    known = None if session.again else _earlier(cache, request, criteria, None if named else operator)
     if known and known.missing and known.record.batch_sizes != (operator.weights or ()):
         known = None  # of samples dealt otherwise: parts of both do not go into one record
     if known and not known.missing:
         found = _of_clients(trimmed(known.record, request), origin)
         return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
-    if note and request.certified and not participants and (memory or is_long(operator)):
+    if foretold and request.certified and not participants and (memory or is_long(operator)):
         plan = planned(problem, request, operator, resources, limit=memory)
         for line in described(plan):
-            note(line)
-    record = _measured(
-        problem, request, participants, stage, cache, operator, curvature, known, trail, resources
-    )
+            session.reporter.note(line)
+    record = _measured(problem, request, participants, session, operator, curvature, known, trail, resources)
     record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
     cache.finish(name, record)
     return finished(record.edited(reused=False))
@@ -172,15 +162,14 @@ def _measured(
     problem: Problem,
     request: Request,
     participants: Participants | None,
-    stage: Stage,
-    cache: ResultCache,
+    session: Session,
     operator: LossOperator,
     curvature: Callable[..., LossOperator],
     known: Earlier | None,
     trail: Trail | None,
     resources: Resources,
 ) -> HessianRecord:
-    start, missing = time.perf_counter(), known.missing if known else ALL
+    start, stage, missing = time.perf_counter(), session.stage, known.missing if known else ALL
     if "cross_client" in missing:
         _check_clients(problem, request, participants)
     if request.preconditioned and "preconditioned" in missing:
@@ -192,7 +181,7 @@ def _measured(
     elif request.reading == "code":
         found = AsPublished(problem, request, curvature, stage).estimates(participants)
     else:
-        estimators = Certified(problem, request, curvature, stage, cache, trail or Trail(), resources)
+        estimators = Certified(problem, request, curvature, session, trail or Trail(), resources)
         found = estimators.estimates(operator, participants, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start

@@ -1,26 +1,28 @@
 """The loss around the checkpoints that targets name: what `fedscope plot-landscape` draws, as a function."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
-from torch.distributed import ProcessGroup
-
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.landscape.surfaces.directions import random_directions
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.saved_records import Analysis
 from fedscope.workflows.landscape.landscape_request import THROUGH, Plane
-from fedscope.workflows.landscape.named_slices import slice_through
 from fedscope.workflows.landscape.scan import SharedSlice, scan
-from fedscope.workflows.landscape.slices import slices
-from fedscope.workflows.processes import is_first, joined_group, reporter_of
-from fedscope.workflows.progress import SILENT, Reporter, Stage
-from fedscope.workflows.results.result_cache import ResultCache
+from fedscope.workflows.landscape.slices import slice_through, slices
+from fedscope.workflows.progress import SILENT, Reporter
+from fedscope.workflows.results.result_cache import ResultCache, key
 from fedscope.workflows.sources.chosen_rounds import checkpoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session, shared
 
 
 def landscapes(
@@ -50,50 +52,25 @@ def landscapes(
             f"{plane.directions}; without --rounds, pca draws the rounds of RUN as a trajectory"
         )
     plane = replace(plane, versions=plane.versions or versions())
-    with joined_group() as group:
-        records = _scanned(
-            targets, plane, reporter_of(reporter, group), rounds, most, again=again, group=group
-        )
-        return records if is_first(group) else []
+    with shared(Session.of(targets.registry, reporter, again=again)) as session:
+        records = _scanned(targets, plane, session, rounds, most)
+        return records if session.is_first else []
 
 
 def _scanned(
-    targets: Targets,
-    plane: Plane,
-    reporter: Reporter,
-    rounds: str | None,
-    most: int | None,
-    *,
-    again: bool,
-    group: ProcessGroup | None,
+    targets: Targets, plane: Plane, session: Session, rounds: str | None, most: int | None
 ) -> list[LandscapeRecord]:
-    keep, stage = RunRegistry(targets.registry).analysis, reporter.stage
     if rounds:
         runs = checkpoints(targets.checkpoints, rounds, targets.registry)
-        frames = [problems(replace(targets, checkpoints=names), reporter) for names in runs]
-        return [
-            record
-            for along in frames
-            for record in scan_rounds(along, plane, stage, keep=keep, again=again, group=group)
-        ]
-    chosen = slices(plane.directions, targets, reporter)
+        frames = [problems(replace(targets, checkpoints=names), session.reporter) for names in runs]
+        return [record for along in frames for record in scan_rounds(along, plane, session)]
+    chosen = slices(plane.directions, targets, session.reporter)
     if most and len(chosen) > most:
         raise UserError(f"one figure shows up to {most} checkpoints; make several figures")
-    return [
-        scan(problem, plane, stage, waypoints, keep=keep, again=again, group=group)
-        for problem, waypoints in chosen
-    ]
+    return [scan(problem, plane, session, waypoints) for problem, waypoints in chosen]
 
 
-def scan_rounds(
-    problems: Sequence[Problem],
-    plane: Plane,
-    stage: Stage,
-    *,
-    keep: Path | None = None,
-    again: bool = False,
-    group: ProcessGroup | None = None,
-) -> list[LandscapeRecord]:
+def scan_rounds(problems: Sequence[Problem], plane: Plane, session: Session) -> list[LandscapeRecord]:
     """Return the landscapes of one run at several rounds, all along the directions of the last one.
 
     Each is centred at its own round's weights: a film of them shows how the curvature around the network
@@ -104,9 +81,48 @@ def scan_rounds(
     the eigenvalues along them.
     """
     last = problems[-1]
-    cache = ResultCache(keep if group is None else None)
-    shared = SharedSlice(slice_through(last, plane, stage, cache=cache, again=again, group=group), last)
+    lent = SharedSlice(slice_through(last, plane, session), last)
+    return [scan(problem, plane, session, lent=lent) for problem in problems]
+
+
+def kept_scans(
+    center: Problem, problems: Sequence[Problem], plane: Plane, session: Session
+) -> list[LandscapeRecord]:
+    """Return the records of ``scan``, of each problem along the directions of ``center``, found once."""
+    lent: list[SharedSlice] = []
+
+    def scanned(problem: Problem) -> LandscapeRecord:
+        if not lent:
+            lent.append(SharedSlice(slice_through(center, plane, session), center))
+        return scan(problem, plane, session, lent=lent[0])
+
     return [
-        scan(problem, plane, stage, shared=shared, keep=keep, again=again, group=group)
+        session.kept(
+            _name(problem, plane, center.sha256), LandscapeRecord, partial(scanned, problem),
+            checkpoint=problem.checkpoint,
+        )
         for problem in problems
+    ]  # fmt: skip
+
+
+def _name(problem: Problem, plane: Plane, lender: str) -> str:
+    own = (problem.model, problem.loss_fn, problem.batches)
+    loss = FlatLoss(*own, bn=plane.bn)
+    question = {
+        **asdict(plane),
+        "versions": None,
+        "schema": "landscape",
+        "problem": problem.description,
+        "directions_of": lender,
+        # an operator does not tell apart losses that differ only far from the network
+        "away": loss.value(loss.center + random_directions(problem.model).vectors[0]),
+    }
+    return key(Hessian(*own, bn=plane.bn), question)
+
+
+def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:
+    return [
+        record
+        for record in ResultCache(keep).results()
+        if isinstance(record, HessianRecord | LandscapeRecord) and record.checkpoint.sha256 in hashes
     ]

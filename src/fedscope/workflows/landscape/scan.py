@@ -3,10 +3,8 @@
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from torch import Tensor
-from torch.distributed import ProcessGroup
 
 from fedscope.errors import UserError, suggestion
 from fedscope.factories import imported
@@ -21,11 +19,10 @@ from fedscope.landscape.surfaces.surface_results import barrier
 from fedscope.records.entries import Record, finite, surface_entries
 from fedscope.records.landscape_record import LANDSCAPE_SCHEMA, LandscapeRecord
 from fedscope.workflows.landscape.landscape_request import Plane
-from fedscope.workflows.landscape.named_slices import Slice, slice_through
-from fedscope.workflows.progress import Stage
-from fedscope.workflows.results.result_cache import ResultCache
+from fedscope.workflows.landscape.slices import Slice, slice_through
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.problem import Problem
+from fedscope.workflows.study import ALONE, Session
 
 
 @dataclass(frozen=True)
@@ -39,41 +36,33 @@ class SharedSlice:
 def scan(
     problem: Problem,
     plane: Plane,
-    stage: Stage,
+    session: Session = ALONE,
     waypoints: Waypoints | None = None,
     *,
-    shared: SharedSlice | None = None,
-    keep: Path | None = None,
-    again: bool = False,
-    group: ProcessGroup | None = None,
+    lent: SharedSlice | None = None,
 ) -> LandscapeRecord:
     """Return the loss on a plane, or a line, as the record of schema ``fedscope/landscape/1``.
 
     Args:
         problem: network, loss and samples; the slice's origin.
         plane: which slice, see ``slice_through``.
-        stage: see ``measure``.
+        session: keeps what an interrupted scan goes on from; of a group's products nothing is kept, of its
+            points all are.
         waypoints: the networks that a slice through several is about.
-        shared: directions that were found before; only the record of the checkpoint where they were found
+        lent: directions that were found before; only the record of the checkpoint where they were found
             has the eigenvalues along them.
-        keep: folder of what an interrupted scan goes on from
-            (:mod:`fedscope.workflows.results.result_cache`).
-        again: do not look for the surface's points there.
-        group: processes that call this with the same arguments and share the work; of its products nothing
-            is kept, of its points all are.
     """
-    start = time.perf_counter()
-    cache, metrics = ResultCache(keep if group is None else None), _metrics(plane.metrics)
-    if shared is None:
-        chosen = slice_through(problem, plane, stage, waypoints, cache=cache, again=again, group=group)
-    elif shared.found_at.sha256 == problem.sha256:
-        chosen = shared.slice
+    start, metrics = time.perf_counter(), _metrics(plane.metrics)
+    if lent is None:
+        chosen = slice_through(problem, plane, session, waypoints)
+    elif lent.found_at.sha256 == problem.sha256:
+        chosen = lent.slice
     else:
         loss = FlatLoss(problem.model, problem.loss_fn, problem.batches, bn=plane.bn)
         check_finite(str(problem.path), problem.model, loss)
-        chosen = Slice(shared.slice.directions)
+        chosen = Slice(lent.slice.directions)
     values = grid_values(chosen.directions, grid=plane.grid, span=plane.span)
-    with stage(f"{problem.title}: surface, points") as progress:
+    with session.stage(f"{problem.title}: surface, points") as progress:
         found = surface(
             problem.model,
             problem.loss_fn,
@@ -84,12 +73,12 @@ def scan(
             metrics=metrics,
             adaptive=plane.adaptive,
             precision=plane.precision,
-            keep=keep,
-            again=again,
-            group=group,
+            keep=session.keep,
+            again=session.again,
+            group=session.group,
             progress=progress,
         )
-    with stage(f"{problem.title}: curvature at the centre, axes") as progress:
+    with session.stage(f"{problem.title}: curvature at the centre, axes") as progress:
         curvature = _curvature(problem, plane, chosen, values)
         progress(len(values), len(values))
     highest = barrier(found)
@@ -109,7 +98,7 @@ def scan(
             "curvature": chosen.curvature,
             **curvature,
             "converged": chosen.converged,
-            "directions_of": shared and shared.found_at.checkpoint,
+            "directions_of": lent and lent.found_at.checkpoint,
             "seconds": time.perf_counter() - start,
             "versions": dict(plane.versions or {}),
         }

@@ -1,12 +1,27 @@
-"""What checkpoints mean for each kind of slice: networks around which, or through which, it lies."""
+"""Slices of weight space by name: what checkpoints mean for each kind, and the directions that it has."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.choices import DirectionsName
 from fedscope.errors import UserError
+from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.finite_checks import check_finite, check_products
+from fedscope.landscape.operators.gauss_newton import GaussNewton
+from fedscope.landscape.operators.hessian_operator import Hessian
+from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
+from fedscope.landscape.spectral.spectral_results import Eigenpairs
+from fedscope.landscape.surfaces.directions import Directions, eigen_directions, random_directions
+from fedscope.landscape.surfaces.network_planes import best_plane, line_between, plane_through
+from fedscope.streams import torch_stream
+from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.sources.checkpoint_points import Waypoints
 from fedscope.workflows.sources.chosen_rounds import client_of_round, steps_of
@@ -14,8 +29,10 @@ from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import at, checkpoint_path, problems
 from fedscope.workflows.sources.run_clients import round_uploads
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import Session
 
 COUNTS = {"line": 2, "points": 3}
+_OPERATORS: dict[str, type[LossOperator]] = {"eigen": Hessian, "ggn": GaussNewton}
 
 
 def slices(
@@ -92,3 +109,72 @@ def _rounds(store: RunRegistry, run: RunFolder) -> list[Path]:
         )
     last = [] if describe_checkpoint(newest)[0].round in kept else [newest]
     return [*map(run.after_round, kept), *last]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Directions, and the eigenvalues along them where they are eigenvectors."""
+
+    directions: Directions
+    curvature: Sequence[float] | None = None  # descending
+    converged: bool | None = None
+
+
+def slice_through(
+    problem: Problem, plane: Plane, session: Session, waypoints: Waypoints | None = None
+) -> Slice:
+    """Return the slice that a plane names, around the problem's weights or through the waypoints.
+
+    ``eigen``, ``ggn``: the two top eigenvectors of the Hessian or the Gauss–Newton matrix at unit norm
+    (Mendieta et al. 2022, Fig. 1); ``random``: two filter-normalised Gaussian directions (Li et al. 2018);
+    ``pca``: the best plane of a trajectory, around its last point (Li et al. 2018, section 7.2); ``points``,
+    ``line``: through three networks, or two; ``clients``: the best plane of the clients' drifts around the
+    global model, the first of the waypoints.
+
+    Args:
+        problem: the network, at the centre.
+        plane: the name of the directions, the tolerance of eigenvectors, and what BatchNorm does.
+        session: keeps eigenvectors, which every command finds again, and their products until then.
+        waypoints: the networks that ``pca``, ``points``, ``line`` and ``clients`` are about.
+    """
+    kind, own = plane.directions, (problem.model, problem.loss_fn, problem.batches)
+    check_finite(str(problem.path), problem.model, FlatLoss(*own, bn=plane.bn))
+    if kind in _OPERATORS:
+        operator = _OPERATORS[kind](*own, bn=plane.bn, group=session.group)
+        return _eigen(problem, operator, plane, session)
+    if kind == "random":
+        generator = torch_stream(problem.source.seed, kind)
+        return Slice(random_directions(problem.model, generator))
+    if waypoints is None:
+        raise UserError(f"{kind} directions lead through several networks; name their checkpoints")
+    networks = waypoints.networks
+    with session.stage(f"{problem.title}: {kind} directions, networks") as progress:
+        if kind == "line":
+            found = line_between(networks)
+        elif kind == "points":
+            found = plane_through(networks)
+        elif kind == "clients":
+            found = best_plane(networks, origin=0, name=kind)
+        else:
+            found = best_plane(networks, name=kind, path=True)
+        progress(len(networks.points), len(networks.points))
+    return Slice(found)
+
+
+def _eigen(problem: Problem, base: LossOperator, plane: Plane, session: Session) -> Slice:
+    kind, seed, cache = plane.directions, problem.source.seed, session.cache
+    question = {"eigenvectors": kind, "tol": plane.tol, "seed": seed}
+    with session.stage(f"{problem.title}: eigenvectors, products") as progress:
+        known = {} if session.again else cache.vectors(base, question)
+        if known.keys() == {"values", "vectors", "converged"}:
+            vectors = known["vectors"].to(base.device, base.dtype)
+            pairs = replace(
+                Eigenpairs.bare(known["values"], vectors, 0, seed), converged=bool(known["converged"])
+            )
+        else:
+            operator, generator = cache.operator(base), torch_stream(seed, kind)
+            pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
+            check_products(str(problem.path), operator, pairs.values)
+            kept = {"values": pairs.values, "vectors": pairs.vectors}
+            cache.keep_vectors(base, question, {**kept, "converged": torch.tensor(pairs.converged)})
+    return Slice(eigen_directions(pairs, name=kind), pairs.values.tolist(), pairs.converged)

@@ -89,6 +89,7 @@ class ResultCache:
 
     def finish(self, key: str, record: Plain) -> None:
         """Write a result, then delete the products it rests on; where the disk is full, they stay."""
+        self.file = None
         if self._folder is None or not is_writable(self._folder / f"{key}.json", below=self._folder.parent):
             return
         plain = json.loads(json.dumps(record.to_json(), allow_nan=False))  # keys become texts

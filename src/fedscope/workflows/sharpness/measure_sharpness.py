@@ -5,13 +5,11 @@ Every quantity is kept under its own key, so that a later request measures only 
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedscope.checkpoints.file.checkpoint import versions
-from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.choices import BatchNormMode
 from fedscope.errors import UserError
 from fedscope.figures.text.sharpness_tables import SYMBOLS
@@ -26,12 +24,13 @@ from fedscope.records.number_types import or_null
 from fedscope.records.sharpness_record import SHARPNESS_SCHEMA, SharpnessRecord
 from fedscope.statistics.standard_errors import combined, data_stderr, drawn_stderr, finite_population
 from fedscope.workflows.progress import SILENT, Reporter
-from fedscope.workflows.results.result_cache import ResultCache, key
+from fedscope.workflows.results.result_cache import key
 from fedscope.workflows.sharpness.quantities import Quantities
 from fedscope.workflows.sharpness.sharpness_request import SharpnessRequest, check_request
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.study import ALONE, Session
 
 
 def sharpness(
@@ -40,13 +39,10 @@ def sharpness(
     """Measure each checkpoint on the same samples and draws, or take what the registry's results have."""
     check_request(request)  # before anything is read
     request = replace(request, versions=request.versions or versions())
-    cache = ResultCache(RunRegistry(targets.registry).analysis)
+    session = Session.of(targets.registry, reporter, again=again)
     found = problems(targets, reporter)
     tests = tested(found, targets) if request.gap else [None] * len(found)
-    return [
-        measure(problem, request, reporter, test=test, keep=cache, again=again)
-        for problem, test in zip(found, tests, strict=True)
-    ]
+    return [measure(problem, request, session, test=test) for problem, test in zip(found, tests, strict=True)]
 
 
 def tested(found: list[Problem], targets: Targets) -> list[Problem | None]:
@@ -66,11 +62,9 @@ BATCHES = 16  # that tell the data's errors
 def measure(
     problem: Problem,
     request: SharpnessRequest,
-    reporter: Reporter = SILENT,
+    session: Session = ALONE,
     *,
     test: Problem | None = None,
-    keep: Path | ResultCache | None = None,
-    again: bool = False,
 ) -> SharpnessRecord:
     """Return the record of schema ``fedscope/sharpness/1``.
 
@@ -78,26 +72,23 @@ def measure(
     is no likelihood) are left out with a note. ``test`` is the same network on the test split, for the gap.
     """
     check_request(request)
-    cache = keep if isinstance(keep, ResultCache) else ResultCache(keep)
     batches = _told_by(problem, request.bn)
     operator = Hessian(problem.model, problem.loss_fn, batches, bn=request.bn)
     check_finite(str(problem.path), problem.model, operator.loss)
     own, parts = Quantities(problem, batches, request), list[SharpnessRecord]()
 
     def kept(question: Record, made: dict[str, Any]) -> SharpnessRecord:
+        def measured() -> SharpnessRecord:
+            start = time.perf_counter()
+            fields = {label: make() for label, make in made.items()}
+            spent = time.perf_counter() - start
+            return SharpnessRecord.read(_record(problem, request, fields, spent, operator.departs))
+
         name = key(operator, {**question, "problem": problem.description})
-        found = None if again else cache.result(name)
-        if isinstance(found, SharpnessRecord):
-            return found.edited(reused=True)
-        start = time.perf_counter()
-        fields = {label: make() for label, make in made.items()}
-        spent = time.perf_counter() - start
-        record = SharpnessRecord.read(_record(problem, request, fields, spent, operator.departs))
-        cache.finish(name, record)
-        return record
+        return session.kept(name, SharpnessRecord, measured, reused=True)
 
     for name in request.names:
-        with reporter.stage(f"{problem.title}: {SYMBOLS[name]}") as progress:
+        with session.stage(f"{problem.title}: {SYMBOLS[name]}") as progress:
             try:
                 question = {"quantity": name, **own.settings(name)}
                 parts.append(
@@ -106,7 +97,7 @@ def measure(
             except UserError as error:
                 if request.only and "all" not in request.only:
                     raise
-                reporter.note(f"{problem.title}: no {SYMBOLS[name]}: {error}")
+                session.reporter.note(f"{problem.title}: no {SYMBOLS[name]}: {error}")
     if request.gap and test is not None:
         question = {"quantity": "gap", "test": test.batches.sha256, "bn": request.bn}
         dealt = replace(problem, batches=batches), replace(test, batches=_told_by(test, request.bn))
