@@ -14,13 +14,13 @@ from fedscope.deferred_names import DeferredNames
 if TYPE_CHECKING:
     from fedscope.api.clients import Clients as Clients
     from fedscope.api.clients import clients as clients
-    from fedscope.api.compare import Comparison as Comparison
-    from fedscope.api.compare import compare as compare
     from fedscope.api.landscape import Landscape as Landscape
     from fedscope.api.landscape import landscape as landscape
     from fedscope.api.load import Checkpoint as Checkpoint
     from fedscope.api.load import load as load
+    from fedscope.api.measure import Comparison as Comparison
     from fedscope.api.measure import Curvature as Curvature
+    from fedscope.api.measure import compare as compare
     from fedscope.api.measure import measure as measure
     from fedscope.api.registry import Registry as Registry
     from fedscope.api.report import Report as Report

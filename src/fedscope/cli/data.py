@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fedscope.cli.options import completion, shared
-from fedscope.cli.options.lazy import LazyGroup
+from fedscope.cli.options.command import LazyGroup
 from fedscope.workflows.results.stored_answers import Answer
 
 LAZY = {"plot-partition": ("plot_partition", "Draw which classes each client holds.")}

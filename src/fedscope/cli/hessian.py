@@ -13,7 +13,7 @@ from fedscope.cli.options.analysis import GROUPS as analysis_groups
 from fedscope.cli.options.analysis import analysis
 from fedscope.cli.options.command import Command, OptionRule
 from fedscope.cli.options.request_options import groups_of, options_of
-from fedscope.cli.options.sizes import size_of
+from fedscope.cli.options.shared import size_of
 from fedscope.cli.terminal import answers, console
 from fedscope.cli.terminal.hessian_shown import shown
 from fedscope.figures.figure_kinds import SpectrumKind

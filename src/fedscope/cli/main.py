@@ -102,7 +102,7 @@ def call(arguments: Sequence[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
 
-    from fedscope.cli.terminal.printable import safe
+    from fedscope.cli.terminal.readable import safe
     from fedscope.cli.terminal.verbosity import CURRENT
 
     if CURRENT.debug and code == 2:

@@ -163,7 +163,7 @@ def _computed(
 
 
 def _show_outlook(targets: Targets, plane: Plane, rounds: str | None, target: str | None) -> None:
-    from fedscope.workflows.landscape.outlook import outlooks
+    from fedscope.workflows.landscape.landscape_command import outlooks
 
     found = outlooks(targets, plane, console.REPORTER, rounds)
     if not console.in_json(target, console.one_or_all([asdict(one) for one in found])):

@@ -109,8 +109,8 @@ def command(
 def _show_outlook(request: "ReportRequest", target: str | None) -> None:
     from fedscope.workflows.curvature.hessian_command import plans
     from fedscope.workflows.curvature.measurement_plan import described
+    from fedscope.workflows.landscape.landscape_command import outlooks
     from fedscope.workflows.landscape.landscape_request import Plane
-    from fedscope.workflows.landscape.outlook import outlooks
 
     curvature = plans(request.targets, replace(request.curvature, clients=False), console.REPORTER)
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn)

@@ -3,8 +3,7 @@
 import click
 
 from fedscope import __version__
-from fedscope.cli.options.command import HELP
-from fedscope.cli.options.lazy import LazyGroup
+from fedscope.cli.options.command import HELP, LazyGroup
 
 COMMANDS = {
     "demo": ("demo", "Train two methods, measure and draw them, in a few minutes."),

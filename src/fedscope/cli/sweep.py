@@ -11,8 +11,8 @@ from fedscope.cli.options import shared
 from fedscope.cli.options.command import Command
 from fedscope.cli.terminal import console
 from fedscope.errors import UserError
-from fedscope.workflows.sweep import file, slurm
-from fedscope.workflows.sweep.jobs import Job, frozen, run_all
+from fedscope.workflows.sweep import file
+from fedscope.workflows.sweep.jobs import Job, frozen, run_all, write_array
 
 EXAMPLES = {
     "fedscope sweep sweep.toml --dry-run": "the command lines, and which are done",
@@ -65,7 +65,7 @@ def command(
             console.show(_planned(jobs, out))
         return
     if as_array:
-        batch = slurm.write(jobs, content.slurm, out, path.stem)
+        batch = write_array(jobs, content.slurm, out, path.stem)
         if not console.in_json(json_target, _record(jobs, out, {})):
             console.note(f"hand it in with: sbatch {shlex.quote(str(batch))}")
             print(batch)

@@ -125,8 +125,7 @@ def command(
         raise UserError("--seed is one run's, and --seeds are several; leave one of them out")
     options_given = ctx.meta.get(config.OPTIONS, {}) | _pairs(given)
     from fedscope.workflows.train.train_request import TrainRequest  # torch: not for --help
-    from fedscope.workflows.train.train_runs import train
-    from fedscope.workflows.train.trial import trial
+    from fedscope.workflows.train.train_runs import train, trial
 
     request = TrainRequest(
         registry=registry,

@@ -13,8 +13,7 @@ from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from fedscope.workflows.sweep import file
 from fedscope.workflows.sweep.file import Slurm, SweepFile, read
-from fedscope.workflows.sweep.jobs import Job, freeze, frozen, run_all
-from fedscope.workflows.sweep.slurm import write
+from fedscope.workflows.sweep.jobs import Job, freeze, frozen, run_all, write_array
 
 
 def echo(words: Sequence[str]) -> str | None:
@@ -222,7 +221,7 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
         {"parallel": 4, "setup": ["module load x"], "options": {"time": "1:00", "exclusive": True, "mem": 0,
                                                                    "requeue": False}}
     )  # fmt: skip
-    text = write(jobs, asked, tmp_path, "s").read_text()
+    text = write_array(jobs, asked, tmp_path, "s").read_text()
     assert "#SBATCH --array=0-4%4\n" in text
     assert "#SBATCH --time=1:00\n" in text
     assert "#SBATCH --exclusive\n" in text
@@ -233,16 +232,16 @@ def test_an_array_has_the_jobs_that_are_left(tmp_path: Path) -> None:
     assert str(listed) in text
     assert frozen(listed) == [*jobs[:3], *jobs[4:]]
     with pytest.raises(UserError, match=r"slurm\.options\.array is set by the sweep"):
-        write(jobs, Slurm.read({"options": {"array": "0-3"}}), tmp_path, "s")
+        write_array(jobs, Slurm.read({"options": {"array": "0-3"}}), tmp_path, "s")
     for job in jobs:
         job.finish(tmp_path)
     with pytest.raises(UserError, match="all 6 jobs are done"):
-        write(jobs, Slurm(), tmp_path, "s")
+        write_array(jobs, Slurm(), tmp_path, "s")
 
 
 def test_the_batch_file_calls_its_task(tmp_path: Path) -> None:
     """The shell is real; a program that prints its words stands for Python."""
-    path = write([Job("a", ("0",)), Job("b", ("0",))], Slurm.read({"setup": ["X=set"]}), tmp_path, "s")
+    path = write_array([Job("a", ("0",)), Job("b", ("0",))], Slurm.read({"setup": ["X=set"]}), tmp_path, "s")
     text = path.read_text().replace(sys.executable, "echo $X")
     path.write_text(text)
     done = subprocess.run(
@@ -290,7 +289,7 @@ def test_a_list_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_sbatch_reads_one_option_of_each_line(tmp_path: Path) -> None:
     out = tmp_path / "my 50% sweep"
     asked = Slurm.read({"options": {"comment": "it's #1", "time": "1:00"}})
-    text = write([Job("a", ("hessian",))], asked, out, "my sweep").read_text()
+    text = write_array([Job("a", ("hessian",))], asked, out, "my sweep").read_text()
     assert '#SBATCH --job-name="my sweep"\n' in text
     assert f'#SBATCH --output="{tmp_path}/my 50%% sweep/slurm-%A-%a.log"\n' in text
     assert '#SBATCH --comment="it\'s #1"\n#SBATCH --time=1:00\n' in text
@@ -302,7 +301,7 @@ def test_what_sbatch_would_read_as_something_else_is_refused(tmp_path: Path, nam
     for asked, called in ((Slurm(), name), (Slurm.read({"options": {"comment": name}}), "s"),
                           (Slurm.read({"options": {f"a{name}": 1}}), "s")):  # fmt: skip
         with pytest.raises(UserError, match="sbatch cannot take --"):
-            write(jobs, asked, tmp_path, called)
+            write_array(jobs, asked, tmp_path, called)
     assert not (tmp_path / "array.sbatch").exists()
 
 

@@ -11,8 +11,7 @@ from fedscope.errors import UserError
 from fedscope.workflows.progress import Reporter
 from fedscope.workflows.train.one_run import train_run
 from fedscope.workflows.train.train_request import RunPlan, TrainRequest, plan
-from fedscope.workflows.train.train_runs import train
-from fedscope.workflows.train.trial import trial
+from fedscope.workflows.train.train_runs import train, trial
 
 TINY = {
     "dataset": "synthetic",

@@ -1,8 +1,9 @@
-"""The commands of the command line: what all of them share."""
+"""The commands of the command line: what all of them share, and groups that import a command on use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
@@ -160,3 +161,33 @@ BARE: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "--influence": (str(LISTED), lambda text: text.lstrip("-").isdecimal()),
 }
 """Options that may stand without a value: the one that they have then, and which argument is a value."""
+
+
+class LazyGroup(CommandGroup):
+    """A group some of whose commands live in modules of ``fedscope.cli`` and are imported on use.
+
+    ``lazy`` has a module and a line of help for each name, in the order a newcomer needs them.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names."""
+        return [*super().list_commands(ctx), *self.lazy]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command; of a lazy one name and line of help alone, for help and completion."""
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        return Command(cmd_name, help=self.lazy[cmd_name][1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named first, imported if need be."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None and name in self.lazy:
+            found = import_module(f"fedscope.cli.{self.lazy[name][0]}").command
+        return name, found, rest

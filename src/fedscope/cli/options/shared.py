@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and sizes of memory as they are given, such as 8G."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from fedscope.errors import UserError
 from fedscope.storage import check_target
 
 T = TypeVar("T")
@@ -103,3 +104,22 @@ class Seeds(click.ParamType[tuple[int, ...]]):
 
 
 SEEDS = Seeds()
+
+
+LEAST_MEMORY = 64 << 20  # bytes: no measurement takes less
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def size_of(text: str) -> int:
+    """Return the bytes of a size such as 8G, 512M or 1.5T (powers of 1,024)."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if not found or float(found[1]) == 0:
+        raise UserError(f"{text!r} is no size of memory; give one such as 8G or 512M")
+    size = int(float(found[1]) * _UNITS[found[2].upper()])
+    if size < LEAST_MEMORY:
+        unit = "" if found[2] else ", which is in bytes without a unit"
+        raise UserError(
+            f"--memory {text} is too little for any measurement{unit}; give one such as 8G or 512M, "
+            f"{LEAST_MEMORY >> 20}M at least"
+        )
+    return size

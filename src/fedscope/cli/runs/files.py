@@ -12,7 +12,7 @@ from fedscope.cli.options.command import Command
 from fedscope.cli.options.config import config
 from fedscope.cli.runs.show import RECORDS, links
 from fedscope.cli.terminal import console
-from fedscope.cli.terminal.printable import safe
+from fedscope.cli.terminal.readable import safe
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 

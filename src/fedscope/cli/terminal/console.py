@@ -28,9 +28,8 @@ from fedscope.cli.terminal.fitted_tables import (
     terminal_width,
     widths,
 )
-from fedscope.cli.terminal.printable import STEERING, safe
 from fedscope.cli.terminal.pulse import LongStep, Pulse
-from fedscope.cli.terminal.readable import readable
+from fedscope.cli.terminal.readable import STEERING, readable, safe
 from fedscope.cli.terminal.verbosity import CURRENT
 from fedscope.storage import write_text
 from fedscope.workflows.progress import Progress as Steps

@@ -1,6 +1,6 @@
 import pytest
 
-from fedscope.cli.options.sizes import size_of
+from fedscope.cli.options.shared import size_of
 from fedscope.errors import UserError
 
 
