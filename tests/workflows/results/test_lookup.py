@@ -9,7 +9,16 @@ import pytest
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.curvature.record import problem_entry
 from fedscope.workflows.requests import CrossClientRequest, Request
-from fedscope.workflows.results.lookup import ALL, Criteria, Part, asked_of, earlier, lacking, meets, trimmed
+from fedscope.workflows.results import lookup
+from fedscope.workflows.results.lookup import (
+    Criteria,
+    Part,
+    asked_of,
+    earlier,
+    lacking,
+    meets,
+    trimmed,
+)
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
 
@@ -194,7 +203,7 @@ def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
     assert not meets(of_samples, Criteria("f0", {}, None, {}, samples="t"))
     assert not meets(_record(), Criteria("f0", {}, None, {}, samples="s"))  # an older one does not say
     assert not meets(_record(), Criteria("f0", {}, None, {}, run="other"))
-    assert len(ALL) == 7
+    assert len(lookup.PARTS) == 7
 
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:

@@ -95,25 +95,20 @@ class Certified:
         compared = participants if "cross_client" in missing else None
         overlap = (request.cross_client.overlap or 0) if compared else 0
         pairs = total = None
-        dense = request.density and "density" in missing
+        dense = "density" in missing
         if overlap or {"eigenvalues", "trace"} & missing:  # the trace is deflated by their basis
             pairs = self._eigenpairs(operator, max(request.top_k, overlap))
             check_products(str(self.problem.path), whole, pairs.values)
             total = self._trace(operator, pairs, keep=PROBES if dense else 0) if "trace" in missing else None
             pairs = replace(pairs, subspace=None)  # nobody else needs the basis
+        layers, blocks = layer_patterns(whole.names), block_patterns(whole.names)
         return Estimates(
             pairs=pairs if "eigenvalues" in missing else None,
             trace=total and replace(total, probed=None),
-            layers=self._parts("layer", layer_patterns(whole.names), whole.names)
-            if request.layers and "layers" in missing
-            else None,
-            blocks=self._parts("block", block_patterns(whole.names), whole.names)
-            if request.blocks and "blocks" in missing
-            else None,
+            layers=self._parts("layer", layers, whole.names) if "layers" in missing else None,
+            blocks=self._parts("block", blocks, whole.names) if "blocks" in missing else None,
             density=self._density(operator, total.probed if total else None) if dense else None,
-            preconditioned=self._preconditioned(whole)
-            if request.preconditioned and "preconditioned" in missing
-            else None,
+            preconditioned=self._preconditioned(whole) if "preconditioned" in missing else None,
             clients=self._clients(compared, pairs) if compared else None,
         )
 

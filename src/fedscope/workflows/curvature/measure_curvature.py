@@ -34,7 +34,7 @@ from fedscope.workflows.curvature.record import Estimates, measured_record, prob
 from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, resources_of
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
-from fedscope.workflows.results.lookup import ALL, Criteria, Earlier, asked_of, earlier, trimmed
+from fedscope.workflows.results.lookup import Criteria, Earlier, asked, asked_of, earlier, trimmed
 from fedscope.workflows.results.result_cache import ResultCache, key
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
@@ -169,10 +169,10 @@ def _measured(
     trail: Trail | None,
     resources: Resources,
 ) -> HessianRecord:
-    start, stage, missing = time.perf_counter(), session.stage, known.missing if known else ALL
+    start, stage, missing = time.perf_counter(), session.stage, known.missing if known else asked(request)
     if "cross_client" in missing:
         _check_clients(problem, request, participants)
-    if request.preconditioned and "preconditioned" in missing:
+    if "preconditioned" in missing:
         adaptive_server(problem)  # refused before the products
     if request.engine == "pyhessian":
         found = _pyhessian(problem, request, stage)

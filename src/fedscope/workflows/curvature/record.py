@@ -42,6 +42,38 @@ class Estimates:
         )  # fmt: skip
         return sum(part.matvecs for part in parts if part)
 
+    def entries(self, request: Request) -> Record:
+        """Return the fields of the record that were measured."""
+        found: Record = {}
+        if self.pairs:
+            values = eigenvalues(self.pairs)
+            found |= {
+                "lambda_max": values[0],
+                "eigenvalues": _ends(values, request),
+                "both_ends": request.both_ends,  # the last half of these are the smallest
+                "converged": self.pairs.converged if request.certified else None,
+                "noise": self.pairs.noise if math.isfinite(self.pairs.noise) else None,
+            }
+        for name, parts in (("layers", self.layers), ("blocks", self.blocks)):
+            if parts:
+                found[name] = [{"name": own, **eigenvalues(pairs)[0]} for own, pairs in parts.items()]
+        if self.trace:
+            found["trace"] = trace_entry(self.trace, converged=_reached(self.trace, request))
+        if self.density:
+            found["density"] = density_entry(self.density)
+        if self.preconditioned:
+            found["preconditioned"] = self.preconditioned.to_json()
+        if self.clients:
+            found["cross_client"] = self.clients.record()
+        return found
+
+
+FIELDS = (
+    "lambda_max", "eigenvalues", "both_ends", "layers", "blocks", "converged", "noise", "trace", "density",
+    "preconditioned", "cross_client",
+)  # fmt: skip
+"""Of a record, those that are measured or an earlier record's, in their order."""
+
 
 def problem_entry(problem: Problem, request: Request) -> Record:
     population = problem.batches.population
@@ -61,6 +93,9 @@ def measured_record(
     problem: Problem, request: Request, found: Estimates, earlier: HessianRecord | None = None
 ) -> Record:
     known = trimmed(earlier, request).to_json() if earlier else {}
+    fields = {**{name: known.get(name) for name in FIELDS}, **found.entries(request)}
+    if not fields["blocks"]:
+        del fields["blocks"]
     departs = {"departs": found.departs} if found.departs else {}
     loader = _resampled(problem, found.loader, request.resampling) if found.loader else {}
     return {
@@ -69,43 +104,12 @@ def measured_record(
         "samples_sha256": problem.batches.sha256,
         "batch_sizes": found.batch_sizes,
         "problem": {**problem_entry(problem, request), **found.form.entry, **loader, **departs},
-        **_spectrum(found, request, known),
-        "trace": trace_entry(found.trace, converged=_reached(found.trace, request))
-        if found.trace
-        else known["trace"],
-        "density": density_entry(found.density) if found.density else known.get("density"),
-        "preconditioned": found.preconditioned.to_json()
-        if found.preconditioned
-        else known.get("preconditioned"),
-        "cross_client": found.clients.record() if found.clients else known.get("cross_client"),
+        **fields,
         **({"step": found.differences.step.length} if found.differences else {}),
         "matvecs": found.matvecs + known.get("matvecs", 0),
         "seconds": found.seconds + known.get("seconds", 0.0),
         "versions": dict(request.versions or {}),
     }
-
-
-def _spectrum(found: Estimates, request: Request, known: Record) -> Record:
-    layers, blocks = _parts(found.layers, known.get("layers")), _parts(found.blocks, known.get("blocks"))
-    parts = {"layers": layers, **({"blocks": blocks} if blocks else {})}
-    if found.pairs is None:
-        names = ("lambda_max", "eigenvalues", "both_ends", "converged", "noise")
-        return {**{name: known[name] for name in names}, **parts}
-    pairs = found.pairs
-    entries = eigenvalues(pairs)
-    return {
-        "lambda_max": entries[0],
-        "eigenvalues": _ends(entries, request),
-        "both_ends": request.both_ends,  # the last half of these are the smallest
-        **parts,
-        "converged": pairs.converged if request.certified else None,
-        "noise": pairs.noise if math.isfinite(pairs.noise) else None,
-    }
-
-
-def _parts(found: Mapping[str, Eigenpairs] | None, known: list[Record] | None) -> list[Record] | None:
-    own = found and [{"name": name, **eigenvalues(pairs)[0]} for name, pairs in found.items()]
-    return own or known
 
 
 def _ends(entries: list[Record], request: Request) -> list[Record]:

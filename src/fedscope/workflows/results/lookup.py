@@ -8,22 +8,20 @@ asked for now.
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
-from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.estimates import EstimateEntry
-from fedscope.records.hessian_record import HessianRecord, TraceEntry
+from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.saved_records import Kept, precision, stored_record
 from fedscope.storage import read_text
-from fedscope.workflows.requests import CrossClientRequest, Request
+from fedscope.workflows.requests import Request
 
 Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
-ALL: frozenset[Part] = frozenset(get_args(Part))
 # Of a problem, named only where it is not as usual: a record that names one answers for no other.
 _UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
 # Of a problem, what changes rounding or speed alone, or follows from network and data.
@@ -122,24 +120,15 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
-    found: set[Part] = set()
-    if not _has_eigenvalues(record, request):
-        found.add("eigenvalues")
-    if not _has_trace(record.trace, request.probes, request.trace_rtol, more=criteria.more_probes):
-        found.add("trace")
-    if request.layers and not record.layers:
-        found.add("layers")
-    if request.blocks and not record.blocks:
-        found.add("blocks")
-    if request.density and not record.density:
-        found.add("density")
-    if request.preconditioned and not (record.preconditioned and record.preconditioned.converged):
-        found.add("preconditioned")
-    if request.clients and not _has_clients(
-        record.cross_client, request.cross_client.settled(request.reading), criteria
-    ):
-        found.add("cross_client")
-    return found
+    return {name for name in asked(request) if not PARTS[name](record, request, criteria)}
+
+
+def asked(request: Request) -> set[Part]:
+    optional: dict[Part, bool] = {
+        "layers": request.layers, "blocks": request.blocks, "density": request.density,
+        "preconditioned": request.preconditioned, "cross_client": request.clients,
+    }  # fmt: skip
+    return {name for name in PARTS if optional.get(name, True)}
 
 
 def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
@@ -153,12 +142,8 @@ def trimmed(record: HessianRecord, request: Request) -> HessianRecord:
 
 
 def _unasked(record: HessianRecord, request: Request) -> list[Part]:
-    asked: dict[Part, bool] = {
-        "layers": request.layers, "blocks": request.blocks, "density": request.density,
-        "preconditioned": request.preconditioned, "cross_client": request.clients,
-    }  # fmt: skip
     held = record.to_json()
-    return [name for name, wanted in asked.items() if not wanted and held.get(name) is not None]
+    return [name for name in PARTS if name not in asked(request) and held.get(name) is not None]
 
 
 def _beyond(record: HessianRecord, request: Request) -> int:
@@ -166,7 +151,7 @@ def _beyond(record: HessianRecord, request: Request) -> int:
     return max(0, held - asked) + len(_unasked(record, request))
 
 
-def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
+def _has_eigenvalues(record: HessianRecord, request: Request, _criteria: Criteria) -> bool:
     (upper, lower), k = record.ends, request.top_k
     if record.converged is not True or len(upper) < k or (request.both_ends and len(lower) < k):
         return False
@@ -176,14 +161,16 @@ def _has_eigenvalues(record: HessianRecord, request: Request) -> bool:
     return all(one.residual <= most for one in used)  # never, of an unknown one
 
 
-def _has_trace(trace: TraceEntry, probes: int | None, rtol: float, *, more: bool) -> bool:
+def _has_trace(record: HessianRecord, request: Request, criteria: Criteria) -> bool:
+    trace, probes = record.trace, request.probes
     if probes is not None:
-        return trace.probes >= probes if more else trace.probes == probes
+        return trace.probes >= probes if criteria.more_probes else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
-    return sure and trace.stderr_probe <= rtol * abs(trace.value)
+    return sure and trace.stderr_probe <= request.trace_rtol * abs(trace.value)
 
 
-def _has_clients(cross: CrossClientEntry | None, options: CrossClientRequest, criteria: Criteria) -> bool:
+def _has_clients(record: HessianRecord, request: Request, criteria: Criteria) -> bool:
+    cross, options = record.cross_client, request.cross_client.settled(request.reading)
     if not cross or cross.uploads is None or not isinstance(cross.probes, int):
         return False
     if (options.weights, options.data, options.pairs) != (cross.weights, cross.data, cross.pairs):
@@ -206,3 +193,15 @@ def _reach(mean: EstimateEntry | None) -> float:
         return math.inf
     low, high = mean.interval
     return (high - low) / 2 / abs(mean.value)
+
+
+PARTS: Mapping[Part, Callable[[HessianRecord, Request, Criteria], bool]] = {
+    "eigenvalues": _has_eigenvalues,
+    "trace": _has_trace,
+    "layers": lambda record, *_: bool(record.layers),
+    "blocks": lambda record, *_: bool(record.blocks),
+    "density": lambda record, *_: bool(record.density),
+    "preconditioned": lambda record, *_: bool(record.preconditioned and record.preconditioned.converged),
+    "cross_client": _has_clients,
+}
+"""Of each part, whether a record has it as well as a request asks for it."""
