@@ -106,6 +106,12 @@ def test_the_last_round_may_be_one_that_is_kept() -> None:
     assert [rule.have_effect(Settings(keep_every=every, rounds=5)) for every in (5, 6)] == [True, False]
 
 
+def test_a_share_of_stragglers_counts_the_clients_of_a_round() -> None:
+    (rule,) = (rule for rule in SETTINGS if rule.parameters == "stragglers" and "few clients" in rule.why)
+    settings = [Settings(stragglers=0.1, clients=20, participation=share) for share in (0.5, 0.4)]
+    assert [rule.have_effect(one) for one in settings] == [True, False]
+
+
 def test_more_samples_than_there_are_are_told(fedscope: Command) -> None:
     done = fedscope("plot-landscape", "--samples", "99999999", "--grid", "3", "--directions", "random")
     assert done.code == 0, done.err

@@ -6,6 +6,7 @@ from torch.nn.functional import mse_loss
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Directions, eigen_directions, surface, top_eigenpairs
 from fedscope.landscape.surfaces.directions import grid_values
+from fedscope.landscape.surfaces.point_metrics import accuracy
 from tests.landscape.cases import Case, convnet, mlp
 
 
@@ -121,6 +122,11 @@ def test_directions_and_axes_that_do_not_fit_are_refused() -> None:
         surface(case.model, case.loss_fn, case.batches, directions=_plane(50))
     with pytest.raises(UserError, match="points"):
         surface(case.model, case.loss_fn, case.batches, directions=_plane(51), values=([], [1.0]))
+
+
+def test_the_accuracy_of_places_is_their_share() -> None:
+    logits = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 2.0, 3.0]]])  # one sample, two classes, three places
+    assert accuracy(logits, torch.tensor([[0, 1, 0]])).tolist() == [pytest.approx(2 / 3)]
 
 
 def test_an_accuracy_that_is_none_is_refused_by_the_shapes() -> None:
