@@ -5,6 +5,7 @@ import torch
 
 from fedscope.errors import UserError
 from fedscope.landscape.sharpness.balls import Geometry
+from fedscope.landscape.sharpness.sharpness_result import Cost
 
 G = torch.Generator().manual_seed(0)
 POINT, C = (torch.randn(9, generator=G, dtype=torch.float64) for _ in range(2))
@@ -53,3 +54,7 @@ def test_noise_has_the_spread_of_its_definition() -> None:
 def test_another_norm_is_refused() -> None:
     with pytest.raises(UserError, match="p = 2 or p = infinity"):
         Geometry(1)
+
+
+def test_costs_add_up() -> None:
+    assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
