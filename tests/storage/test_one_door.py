@@ -37,7 +37,7 @@ KNOWN = {
     ("federated/setup/paper_presets.py", "read_text"),
     ("loggers/trackers.py", "SummaryWriter"),  # in a folder that storage has made
     ("reproduce/recipes/spec.py", "path.read_text"),
-    ("workflows/train/trial.py", "TemporaryDirectory"),  # of a trial's registry
+    ("workflows/train/train_runs.py", "TemporaryDirectory"),  # of a trial's registry
     ("testing/method_laws.py", "tempfile.TemporaryDirectory"),  # of a registry that lives as long as a law
     ("reproduce/recipes/spec.py", "read_text"),
     ("figures/embedded_record.py", "Image.open"),
