@@ -145,6 +145,7 @@ def test_resume_finishes_what_is_there(fedscope: Command, run: RunFolder) -> Non
     settings = ("--clients", "3", "--rounds", "2", "--epochs", "1")
     done = fedscope("train", *settings, "--name", run.name, "--resume", "--json")
     assert done.json["final"] == str(run.final)
+    assert "tiny has its 2 rounds; with more --rounds it goes on" in done.err
     by_name = fedscope("train", "--name", run.name, "--resume", "--json")
     assert by_name.json == done.json
     refused = fedscope("train", *settings, "--lr", "0.2", "--name", run.name, "--resume")

@@ -271,6 +271,12 @@ def test_bad_addresses(registry: RunRegistry, reference: str, message: str) -> N
         registry.resolve(reference)
 
 
+def test_an_empty_registry_is_told_from_one_that_is_no_folder(tmp_path: Path) -> None:
+    for root, said in ((tmp_path, "; it holds none; name"), (tmp_path / "no", "; that is no folder; name")):
+        with pytest.raises(UserError, match=f"registry {root}{said} another registry"):
+            RunRegistry(root).run("d")
+
+
 def test_a_finished_run_without_its_final_model_says_what_it_has(registry: RunRegistry) -> None:
     registry.run("a").final.unlink()
     with pytest.raises(UserError, match=r"'a'.*final\.pt.*last\.pt.*@best"):

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, GaussNewton, Hessian
-from fedscope.landscape.operators.product_cache import identity
+from fedscope.landscape.operators.product_cache import JournalSpace, identity
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.results import result_cache as keeping
 from fedscope.workflows.results.result_cache import ResultCache, key
@@ -97,6 +97,18 @@ def test_operators_are_let_go_of_when_their_work_is_done(tmp_path: Path) -> None
     del base
     gc.collect()
     assert alive() is None
+
+
+def test_each_result_of_a_command_has_the_whole_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "JournalSpace", lambda: JournalSpace(2_000))  # bytes: a few products
+    cache, operator = ResultCache(tmp_path), mlp().operator
+    for name in ("first", "second"):
+        for seed in range(9):
+            own = cache.operator(operator)
+            own.matvec(torch.full((51,), seed + 1.0, dtype=torch.float64))
+        assert len(list((tmp_path / "products").rglob("*.npz"))) in range(1, 9), name
+        cache.finish(name, RECORD)
+        assert not list((tmp_path / "products").rglob("*.npz"))
 
 
 def test_without_a_folder_nothing_is_kept(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class RunRegistry:
                 "NAME --dataset NAME` registers another program's checkpoint"
             )
         runs = [run.name for run in self.folders()]
-        holds = "it holds none" if self.root.is_dir() else "which is no folder"
+        holds = "it holds none" if self.root.is_dir() else "that is no folder"
         more = "`fedscope runs list` shows all" if runs else f"{holds}; {_ELSEWHERE}"
         hint = suggestion(name, runs) or f"; {more}"
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")

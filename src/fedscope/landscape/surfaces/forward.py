@@ -63,8 +63,9 @@ class Forward:
         self.recalibrated = Recalibrated(model, loss) if everywhere and self.space.means else None
         self._buffers = dict(loss.model.named_buffers())
         self._blocks: list[Tree] | None = None
-        if loss.doubtful or not loss.coupled:
-            self._settle(None if loss.coupled else self._cut(some(loss.batches[0][0], slice(SAMPLE))))
+        blocks = None if loss.coupled else self._cut(some(loss.batches[0][0], slice(SAMPLE)))
+        if blocks or loss.doubtful:
+            self._settle(blocks)
         check_repeats(self._sample)
         check_loss(loss)
 

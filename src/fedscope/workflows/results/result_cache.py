@@ -107,6 +107,8 @@ class ResultCache:
         for folder in self._used:
             with suppress(OSError):
                 remove_tree(folder, below=folder.parents[2])
+        self._used.clear()
+        self._room = JournalSpace()  # of the next result
 
 
 def _portable(value: Any, registry: Path) -> Any:

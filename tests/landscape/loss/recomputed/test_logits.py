@@ -119,6 +119,26 @@ def test_their_size_is_known_by_chunks() -> None:
     assert chunked.whole == ""
 
 
+@pytest.mark.parametrize("positions", [1, 5])  # of one, strides do not tell an order
+def test_their_dimensions_are_moved_as_those_of_numbers(positions: int) -> None:
+    tokens = TOKENS[:, :positions]
+    moves: list[Callable[[Tensor], Tensor]] = [
+        lambda z: z.transpose(1, 2),
+        lambda z: z.transpose(1, 2).transpose(-1, -2),
+        lambda z: z.permute(0, 2, 1).movedim(1, 2),
+        lambda z: torch.permute(z, (0, 1, 2)),
+        lambda z: z.flatten(0, 1).view(4, positions, -1),
+    ]
+    torch.manual_seed(0)
+    model = Language(True).double()
+    chunked = ChunkedLogits(model)
+    for move in moves:
+        with chunked():
+            moved = move(model(tokens))
+        assert chunked.whole == ""
+        assert moved.shape == move(model(tokens)).shape
+
+
 def test_few_classes_are_left_alone() -> None:
     assert not ChunkedLogits(nn.Sequential(nn.Linear(3, 40))).found
 

@@ -202,12 +202,11 @@ def _reshaped(func: Any, logits: Logits, *args: Any, **options: Any) -> Logits |
 
 def _transposed(func: Any, logits: Logits, *args: Any, **options: Any) -> Logits | None:
     """Return (samples, classes, positions) of (samples, positions, classes), and back."""
-    like = torch.empty(logits.shape, device="meta")
-    order, own = func(like, *args, **options).stride(), like.stride()
-    if order == own:
+    told_apart = torch.empty(tuple(range(logits.ndim)), device="meta")  # no two sizes are equal
+    order = tuple(func(told_apart, *args, **options).shape)
+    if order == tuple(range(logits.ndim)):
         return logits
-    swapped = logits.ndim == 3 and order == (own[0], own[2], own[1])
-    return logits._moved(logits.inputs, second=not logits._second) if swapped else None
+    return logits._moved(logits.inputs, second=not logits._second) if order == (0, 2, 1) else None
 
 
 def _cast(logits: Logits, *to: Any, **options: Any) -> Logits | None:
