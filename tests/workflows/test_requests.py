@@ -35,6 +35,7 @@ def test_curvature_is_asked_for_as_by_the_command() -> None:
     ("make", "said"),
     [
         (lambda: Request(top_k=0), "top_k is 0; give a number at least 1"),
+        (lambda: Request(influence=0), "influence is 0; give a number at least 1"),
         (lambda: Request(tol=2.0), "tol is 2; give a number at most 1 and above 0"),
         (lambda: CrossClientRequest(rtol=0.0), "rtol is 0; give a number above 0"),
         (lambda: ClientsRequest(probes=1), "probes is 1; give a number at least 2"),
@@ -46,6 +47,12 @@ def test_curvature_is_asked_for_as_by_the_command() -> None:
 def test_a_value_beyond_its_bounds_is_refused_in_python_too(make: Callable[[], object], said: str) -> None:
     with pytest.raises(UserError, match=said):
         make()
+
+
+def test_a_value_at_its_bounds_is_taken() -> None:
+    least = Request(top_k=1, influence=1, tol=1.0)
+    assert (least.top_k, least.influence, least.tol) == (1, 1, 1.0)
+    assert ClientsRequest(probes=2).probes == 2
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
+from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.file.settings import Settings
 
 
@@ -26,3 +27,10 @@ def test_a_number_is_taken_up_to_its_bounds(name: str, least: float, most: float
         assert getattr(Settings.model_validate({name: value}), name) == value
     with pytest.raises(ValidationError, match=name):
         Settings.model_validate({name: beyond})
+
+
+def test_a_system_that_counts_no_memory_says_zero() -> None:
+    known = {"round": 1, "clients": [0], "samples": [4], "peak_memory_bytes": [0]}
+    assert Round.model_validate(known).peak_memory_bytes == [0]
+    with pytest.raises(ValidationError, match="peak_memory_bytes"):
+        Round.model_validate({**known, "peak_memory_bytes": [-1]})

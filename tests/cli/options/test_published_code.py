@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fedscope.landscape import Hessian, top_eigenpairs
 from fedscope.landscape.published.estimators import Resampled, published_comparison, published_trace
 from fedscope.landscape.spectral.subspace_overlap import subspace_overlap
 from fedscope.streams import torch_stream
+from fedscope.workflows.curvature import compared_clients
 from fedscope.workflows.curvature.resources import BATCHES
 from fedscope.workflows.requests import Resampling
 from fedscope.workflows.sources.problem import load
@@ -91,7 +93,7 @@ def test_overlap_of_the_clients_eigenspaces(fedscope: Command, run: RunFolder) -
     record = fedscope("hessian", "tiny", *few).json
     assert len(record["eigenvalues"]) == 1
     cross = record["cross_client"]
-    assert cross["overlap_k"] == 2
+    assert (cross["overlap_k"], cross["overlap_converged"]) == (2, True)
     (problem,) = load([run.final], Source(samples=48))
     whole = Hessian(problem.model, problem.loss_fn, problem.batches)
     ours = top_eigenpairs(whole, k=2, generator=torch_stream(0, "lanczos")).vectors
@@ -103,6 +105,18 @@ def test_overlap_of_the_clients_eigenspaces(fedscope: Command, run: RunFolder) -
         assert 0 < value < 1
         assert top["stderr_data"] == pytest.approx(float(theirs.stderr_data[0]), rel=1e-2)
         assert (top["effective_samples"] is None, top["by_sample"]) == (False, None)
+
+
+def test_one_client_s_eigenvectors_that_did_not_converge_are_told(
+    fedscope: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter((False, True, True))
+    monkeypatch.setattr(
+        compared_clients, "top_eigenpairs",
+        lambda *args, **named: replace(top_eigenpairs(*args, **named), converged=next(found)),
+    )  # fmt: skip
+    options = ("--clients", "--client-probes", "3", "--overlap", "2", "--json", "-")
+    assert fedscope("hessian", "tiny", *FAST, *options).json["cross_client"]["overlap_converged"] is False
 
 
 @pytest.mark.parametrize(

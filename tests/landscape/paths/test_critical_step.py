@@ -254,3 +254,14 @@ def test_half_the_bracket_stands_at_both_ends_of_the_interval() -> None:
     assert exact.interval() == pytest.approx((0.94, 1.06))
     drawn = CriticalStep(1.0, (0.94, 1.06), stderr=0.1, dof=math.inf, length=2.0, steps=5)
     assert drawn.interval() == pytest.approx((1 - 0.06 - 0.196, 1 + 0.06 + 0.196), abs=1e-4)
+
+
+def test_an_update_within_the_rounding_of_large_weights_has_no_step() -> None:
+    model, _, g, _ = regression()
+    with torch.no_grad():
+        model.weight.copy_(100 * model.weight / model.weight.norm())
+    sizes = (0.5, 8.0)  # of the rounding of weights of norm 100
+    updates = [size * 100 * torch.finfo(torch.float64).eps * g / g.norm() for size in sizes]
+    lengths = [one.distance for one in critical_sharpness(model, mse_loss, (X, Y), updates)]
+    assert math.isnan(lengths[0])
+    assert critical_sharpness(model, mse_loss, (X, Y), updates)[1].steps > 0

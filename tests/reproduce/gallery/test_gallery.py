@@ -2,17 +2,19 @@
 
 import copy
 import json
+import math
 import re
 from pathlib import Path
 
 import pytest
 from matplotlib.text import Text
+from scipy.stats import norm, t
 
 from fedscope.errors import UserError
 from fedscope.records.artefact import ArtefactRecord
 from fedscope.reproduce.artefacts.record_of_cells import assemble
 from fedscope.reproduce.gallery.cell_texts import table_csv
-from fedscope.reproduce.gallery.drawing import figures, samples_note
+from fedscope.reproduce.gallery.drawing import _reach, figures, samples_note
 from fedscope.reproduce.gallery.gallery import index, records, supplement, why_not_overwrite, write
 from fedscope.reproduce.gallery.render import latex, markdown
 from fedscope.reproduce.plan import BuildSettings, Plan
@@ -217,3 +219,11 @@ def test_the_page_on_clients_has_the_numbers_of_the_gallery() -> None:
     assert f"τ = {taus['lambda_max'].tau:.2f}" in said
     assert f"the trace {taus['trace'].tau:.2f}" in said
     assert f"step {taus['sam'].tau:.2f}" in said
+
+
+def test_bars_of_seeds_are_students_interval_of_their_mean_and_of_one_seed_of_its_measurement() -> None:
+    (one, *_) = (e for e in committed("flatness/table-cpu.json").entries if e.value is not None)
+    cell = one.edited(seeds=3, std=0.6, error=0.1)
+    assert _reach(cell) == pytest.approx(float(t.ppf(0.975, 2)) * 0.6 / math.sqrt(3))
+    assert _reach(cell.edited(seeds=1)) == pytest.approx(float(norm.ppf(0.975)) * 0.1)
+    assert _reach(cell.edited(seeds=1, error=None)) is None

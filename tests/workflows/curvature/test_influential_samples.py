@@ -19,6 +19,7 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.influence_entry import Influence
 from fedscope.workflows.curvature import measure_curvature as measuring
+from fedscope.workflows.curvature.influential_samples import _scaled as scaled
 from fedscope.workflows.curvature.influential_samples import images_of
 from fedscope.workflows.curvature.measure_curvature import measure
 from fedscope.workflows.requests import Request
@@ -234,3 +235,10 @@ def test_a_result_of_other_batches_is_not_completed(
     fresh = measure(problem, replace(ASKED, layers=True))
     assert (len(more.batch_sizes), len(more.lambda_max.batches or ())) == (16, 16)
     assert [one.row for one in of(more).largest] == [one.row for one in of(fresh).largest]
+
+
+def test_pictures_of_floats_are_stretched_to_their_own_range() -> None:
+    images = torch.tensor([[[[-1.0, 0.0], [1.0, 3.0]]], [[[5.0, 5.0], [5.0, 5.0]]]])
+    shown = torch.as_tensor(scaled(images))
+    assert shown[0, ..., 0].tolist() == [[0.0, 0.25], [0.5, 1.0]]
+    assert shown[1].abs().max() == 0  # of one grey alone

@@ -17,6 +17,7 @@ from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from fedscope.workflows.curvature.hessian_command import curvature
 from fedscope.workflows.requests import Request
+from fedscope.workflows.run_records import _curvature
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.server_state import adaptive_server
@@ -80,6 +81,10 @@ def test_the_value_is_that_of_the_dense_matrix_and_rounds_keep_their_state(adam:
     top = float(torch.linalg.eigvalsh(root[:, None] * H * root)[-1])
     assert entry.lambda_max.value == pytest.approx(top, rel=1e-8)
     assert entry.stable == pytest.approx(38 / server.rate)
+    drawn, error = _curvature(found.record)["preconditioned"], entry.lambda_max.error  # in its stable units
+    assert error
+    assert drawn["value"] == pytest.approx(entry.lambda_max.value / entry.stable)
+    assert (drawn["stderr"], drawn["dof"]) == (pytest.approx(error[0] / entry.stable), error[1])
     (again,) = curvature(_targets(adam, "@2"), request)
     assert again.record.reused
     assert again.record.preconditioned == entry
