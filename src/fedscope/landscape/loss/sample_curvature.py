@@ -6,6 +6,7 @@ mean of what it is for each sample alone.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,42 +15,46 @@ from torch.func import functional_call, jvp, vmap
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.loss.trees import Tree, arguments, cloned, mapped, split
 
-Along = Callable[[Tensor], Tensor]
-"""t () ↦ the losses (n,) of the samples, or the outputs."""
+Direction = tuple[Any, Any]
+"""A point, a tensor or a network's weights by name, and a tangent of the same shapes at it."""
 
 
 def hessian_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return vᵀH_i v (n,) of a batch's samples, for a (n_parameters,) vector v."""
-    outputs, targets = _outputs(loss, inputs, v), cloned(targets)
-    return _second(lambda t: _losses(loss, outputs(t), targets), v)
+    outputs, targets = _outputs(loss, inputs), cloned(targets)
+    return _second(lambda weights: _losses(loss, outputs(weights), targets), _weights(loss, v))
 
 
 def gauss_newton_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return vᵀJ_iᵀH_f J_i v (n,)."""
-    (at, slope), targets = _first(_outputs(loss, inputs, v), v), cloned(targets)
-    return _second(lambda t: _losses(loss, at + t * slope, targets), v)
+    linear, targets = _first(_outputs(loss, inputs), _weights(loss, v)), cloned(targets)
+    return _second(lambda outputs: _losses(loss, outputs, targets), linear)
 
 
 def fisher_forms(loss: FlatLoss, inputs: Tree, targets: Tree, v: Tensor) -> Tensor:
     """Return (g_iᵀv)² (n,)."""
-    outputs, targets = _outputs(loss, inputs, v), cloned(targets)
-    return _first(lambda t: _losses(loss, outputs(t), targets), v)[1].square()
+    outputs, targets = _outputs(loss, inputs), cloned(targets)
+    return _first(lambda weights: _losses(loss, outputs(weights), targets), _weights(loss, v))[1].square()
 
 
-def drawn_forms(loss: FlatLoss, inputs: Tree, residuals: Along, v: Tensor) -> Tensor:
+def drawn_forms(loss: FlatLoss, inputs: Tree, residuals: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
     """Return n·mean_s (r_isᵀJ_i v)² (n,) for residuals (n, S, …) as a function of the outputs (n, …)."""
-    at, slope = _first(_outputs(loss, inputs, v), v)
+    at, slope = _first(_outputs(loss, inputs), _weights(loss, v))
     along = residuals(at) * slope[:, None]
     return len(at) * along.reshape(*along.shape[:2], -1).sum(2).square().mean(1)
 
 
-def _outputs(loss: FlatLoss, inputs: Tree, v: Tensor) -> Along:
-    center, direction = loss.split(loss.center), loss.split(loss.moving(v))
+def _weights(loss: FlatLoss, v: Tensor) -> Direction:
+    parts = loss.split(loss.center), loss.split(loss.moving(v))
+    at, along = (dict(zip(loss.names, part, strict=True)) for part in parts)
+    return at, along
+
+
+def _outputs(loss: FlatLoss, inputs: Tree) -> Callable[[dict[str, Tensor]], Tensor]:
     positional, named = arguments(mapped(Tensor.contiguous, cloned(inputs)))  # as GroupNorm needs them
 
-    def at(t: Tensor) -> Tensor:
-        moved = {name: w + t * d for name, w, d in zip(loss.names, center, direction, strict=True)}
-        found: Tensor = functional_call(loss.model, moved, positional, named)
+    def at(weights: dict[str, Tensor]) -> Tensor:
+        found: Tensor = functional_call(loss.model, weights, positional, named)
         return found
 
     return at
@@ -67,12 +72,17 @@ def _losses(loss: FlatLoss, outputs: Tensor, targets: Tree) -> Tensor:
     return found
 
 
-def _first(f: Along, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return f(0) and f'(0)."""
-    found: tuple[Tensor, Tensor] = jvp(f, (like.new_zeros(()),), (like.new_ones(()),))  # type: ignore[assignment]
+def _first(f: Callable[[Any], Tensor], direction: Direction) -> tuple[Tensor, Tensor]:
+    """Return f and its first derivative along a direction.
+
+    The tangents are given as they are: a step t times them would be a product that PyTorch (2.13) computes
+    under two derivatives in Python, of every tensor, and at a hundred times its cost.
+    """
+    at, along = direction
+    found: tuple[Tensor, Tensor] = jvp(f, (at,), (along,))  # type: ignore[assignment]
     return found
 
 
-def _second(f: Along, like: Tensor) -> Tensor:
-    """Return f''(0)."""
-    return _first(lambda t: jvp(f, (t,), (torch.ones_like(t),))[1], like)[1]
+def _second(f: Callable[[Any], Tensor], direction: Direction) -> Tensor:
+    """Return the second derivative of f along a direction."""
+    return _first(lambda at: _first(f, (at, direction[1]))[1], direction)[1]
