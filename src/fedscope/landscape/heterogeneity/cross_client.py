@@ -35,7 +35,7 @@ from fedscope.landscape.spectral.spectral_results import Estimate, probe_mean
 
 @dataclass(frozen=True, repr=False)
 class CrossClient(Printed):
-    """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.2).
+    """How much the curvature of the clients' models differs (Mendieta et al. 2022, section 3.4, Eqs. 3–4).
 
     For clients k and j with diagonals D: H_N = (‖D_k‖ − ‖D_j‖)², scale-free H_N that over ‖D_k‖·‖D_j‖,
     H_D = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖), averaged over pairs. These are of the clients' samples as they are, and

@@ -1,7 +1,7 @@
 """H_N and H_D of several clients, with errors, from independent estimates of their diagonals.
 
 For the diagonals D_k: H_N^{kj} = (‖D_k‖ − ‖D_j‖)² and H_D^{kj} = ⟨D_k, D_j⟩ / (‖D_k‖·‖D_j‖)
-(Mendieta et al. 2022, section 3.2).
+(Mendieta et al. 2022, section 3.4, Eqs. 3–4).
 
 The squared norm of an estimate D̂ exceeds ‖D‖² by the probes' variance, which here is seldom small. So the
 probes of each client form G groups with means g^a, and inner products use different groups only:

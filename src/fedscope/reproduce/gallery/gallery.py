@@ -145,7 +145,8 @@ def supplement(paper: str, out: Path) -> str:
     return filled(
         "paper.md",
         source=found[0][1].source,
-        counts=f"Of {counts.total()} statements {', '.join(verdicts)}." if verdicts else "",
+        counts=f"Of {counts.total()} statements {', '.join(verdicts)}" if verdicts else "",
+        smaller=any(record.claims and record.reductions for _, record in found),
         claims=[spoken for page, record in pages for spoken in statements(record, page)],
         judged=verdict_notes([record for _, record in found]),
         explained=[
