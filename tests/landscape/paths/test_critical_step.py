@@ -258,10 +258,12 @@ def test_half_the_bracket_stands_at_both_ends_of_the_interval() -> None:
 
 def test_an_update_within_the_rounding_of_large_weights_has_no_step() -> None:
     model, _, g, _ = regression()
-    with torch.no_grad():
-        model.weight.copy_(100 * model.weight / model.weight.norm())
-    sizes = (0.5, 8.0)  # of the rounding of weights of norm 100
-    updates = [size * 100 * torch.finfo(torch.float64).eps * g / g.norm() for size in sizes]
-    lengths = [one.distance for one in critical_sharpness(model, mse_loss, (X, Y), updates)]
-    assert math.isnan(lengths[0])
-    assert critical_sharpness(model, mse_loss, (X, Y), updates)[1].steps > 0
+    large = 100.0
+    for p in model.parameters():
+        p.data *= large / p.data.norm()
+    rounding = large * torch.finfo(torch.float64).eps
+    within, beyond = critical_sharpness(
+        model, mse_loss, (X, Y), [k * rounding * g / g.norm() for k in (0.5, 8)]
+    )
+    assert math.isnan(within.distance)
+    assert (within.steps, beyond.steps > 0) == (0, True)
