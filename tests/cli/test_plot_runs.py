@@ -9,7 +9,7 @@ import pytest
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.figures.embedded_record import read_record
-from fedscope.workflows.results.lookup import digest
+from fedscope.workflows.results.result_cache import digest
 from tests.cli.conftest import Command
 
 

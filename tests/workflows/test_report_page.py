@@ -8,7 +8,7 @@ from pathlib import Path
 from fedscope.records.saved_records import hessians, landscapes
 from fedscope.workflows.landscape.landscape_command import stored_records
 from fedscope.workflows.report_page import best_of
-from fedscope.workflows.results.lookup import digest
+from fedscope.workflows.results.result_cache import digest
 from tests.figures.records import crossed, curvature, landscape
 
 

@@ -21,8 +21,8 @@ from fedscope.figures.text.labels import label
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.workflows.option_fields import Rule, asked, check_effects
 from fedscope.workflows.requests import LISTED, Request
-from fedscope.workflows.results import answer_files, lookup
-from fedscope.workflows.results.stored_answers import Answer, stamps, store
+from fedscope.workflows.results import answer_files
+from fedscope.workflows.results.stored_answers import Answer, Stamps, stamps, store
 from fedscope.workflows.sources.chosen_rounds import along_given
 from fedscope.workflows.sources.targets import Targets
 
@@ -118,7 +118,7 @@ def command(
         return
     measured_anew = figure or recompute or request.influence or not request.certified
     place = None if measured_anew else answer_files.place(targets, request)
-    if place and _answered(place, targets, request, json_target):
+    if answers.print_stored(place and place.file, json_target):
         return
     from fedscope.workflows.curvature.hessian_command import curvature  # torch: not for --help
 
@@ -126,13 +126,12 @@ def command(
         from fedscope.figures.style import check_format  # matplotlib: not for a table
 
         check_format(Path(figure))
-    # of the files as they are before they are read
-    bases = [answer_files.bases(targets, request, path) for path in (place.checkpoints if place else ())]
+    rests = place and answer_files.rests_on(place.checkpoints, targets.data_dir, clients=request.clients)
     found = curvature(targets, request, console.REPORTER, again=recompute, memory=within)
     if not found:  # another process of torchrun's prints the result
         return
-    if place:
-        _keep(place, bases, targets, found)
+    if place and rests is not None:
+        _keep(place.file, rests, targets, found)
     records = [measured.record for measured in found]
     for record in records:
         if request.influence and not record.influence:
@@ -180,40 +179,16 @@ def _plan(targets: Targets, request: Request, memory: int | None, target: str | 
         console.show(("line", line) for plan in found for line in described(plan))
 
 
-def _answered(place: answer_files.AnswerFile, targets: Targets, request: Request, target: str | None) -> bool:
-    if answers.print_stored(place.file, target):
-        return True
-    found = answer_files.answer(place, targets, request)
-    if found is None:
-        return False
-    record, remarks = found
-    answers.print_answer(Answer(record.to_json(), list(shown([record])), remarks), target)
-    return True
-
-
-def _keep(
-    place: answer_files.AnswerFile,
-    bases: Sequence[Sequence[answer_files.MeasuredFiles]],
-    targets: Targets,
-    found: Sequence["MeasuredCheckpoint"],
-) -> None:
+def _keep(path: Path, rests: Stamps, targets: Targets, found: Sequence["MeasuredCheckpoint"]) -> None:
+    """Store what is said of kept results the next time."""
     from fedscope.workflows.sources.problems import remarks
 
-    for known, measured in zip(bases, found, strict=True):
-        answer_files.keep_bases(known, measured.record, remarks([measured.problem], targets))
-    files = [measured.kept for measured in found if measured.kept]
-    stamped = stamps(files)  # before they are read again: as they will be found
-    if not all(bases) or stamped is None or len(files) < len(found):
+    results = stamps(measured.kept for measured in found if measured.kept)
+    if results is None or not all(measured.kept for measured in found):
         return
-    again = [
-        result.edited(checkpoint=measured.record.checkpoint.to_json(), reused=True)
-        for measured, path in zip(found, files, strict=True)
-        if isinstance(result := lookup.read(path), HessianRecord)
-    ]
-    if len(again) == len(found):
-        rests = {path: stamp for known in bases for path, stamp in known[-1].rests.items()}
-        notes = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
-        store(place.file, {**rests, **stamped}, Answer(_content(again), list(shown(again)), notes))
+    again = [measured.record.edited(reused=True) for measured in found]
+    notes = [("note", line) for line in remarks([measured.problem for measured in found], targets)]
+    store(path, {**rests, **results}, Answer(_content(again), list(shown(again)), notes))
 
 
 def _content(records: Sequence[HessianRecord]) -> Any:

@@ -15,7 +15,6 @@ from fedscope.cli.terminal import console
 from fedscope.errors import UserError
 from fedscope.storage import write_text
 from fedscope.workflows.option_fields import Rule
-from fedscope.workflows.results import answer_files
 from fedscope.workflows.sources.targets import Targets
 
 if TYPE_CHECKING:
@@ -75,7 +74,6 @@ def command(
     CKPT is a run of the registry, or one of its checkpoints as RUN@25, RUN@best, RUN@client3; left out (and
     without --record), the newest run.
     """
-    lasting = answer_files.is_lasting(targets)
     if Path(out).suffix.lower() != ".html":
         raise UserError(f"cannot write a report to '{out}': name it with the suffix .html")
     from fedscope.figures.embedded_record import read_record
@@ -94,7 +92,6 @@ def command(
         bn=targets.bn,
         compute=not no_compute,
         given=tuple(record for file in files for record in read(read_record(file), str(file))),
-        lasting=lasting,
     )
     if dry_run:
         _show_outlook(request, json_target)

@@ -24,12 +24,11 @@ from fedscope.workflows.landscape.landscape_command import kept_scans, stored_re
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
-from fedscope.workflows.results import answer_files, lookup
-from fedscope.workflows.results.result_cache import ResultCache
+from fedscope.workflows.results import result_cache
 from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.chosen_rounds import parse
 from fedscope.workflows.sources.problem import Problem
-from fedscope.workflows.sources.problems import at, checkpoint_path, remarks
+from fedscope.workflows.sources.problems import at, checkpoint_path
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.study import Session
 
@@ -52,7 +51,6 @@ class ReportRequest:
     bn: BatchNormMode = "eval"
     compute: bool = True  # False: show what the registry has
     given: tuple[Reported, ...] = ()  # records that are shown whatever the registry has
-    lasting: bool = False  # what is measured rests on files alone, see ``answer_files.is_lasting``
 
     @property
     def analyses(self) -> tuple[Analysis, ...]:
@@ -98,7 +96,7 @@ def rounds_of(
     """Return ``given`` and, for each other checkpoint's round, the fullest record that the registry has."""
     hashes = [describe_checkpoint(path)[1] for path in checkpoints if layout.is_ours(path)]
     found: dict[str, ClientsRecord] = {}
-    for record in ResultCache(store.analysis).results():
+    for record in result_cache.results(store.analysis):
         if isinstance(record, ClientsRecord) and (sha256 := record.checkpoint.sha256) in hashes:
             known = found.get(sha256)
             if known is None or _extent(record) >= _extent(known):
@@ -120,18 +118,13 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
     targets, curvature = request.targets, request.curvature
     plane = Plane(grid=request.grid, span=request.span, bn=request.bn, versions=versions())
     session = Session.of(targets.registry, reporter)
-    bases = {  # of the files as they are before they are read
-        path: answer_files.bases(targets, curvature, path) for path in checkpoints if request.lasting
-    }
     found = at(list(checkpoints), targets, reporter) if checkpoints else []
     _check_measurable(found, request)
     records: list[Analysis] = list(request.analyses)
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(curvature, problem, reporter)
-            record = measure(problem, possible, session, more_probes=True)
-            records.append(record)
-            answer_files.keep_bases(bases.get(problem.path, ()), record, remarks([problem], targets))
+            records.append(measure(problem, possible, session, more_probes=True))
     for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
         distinct = {p.sha256: p for p in (problem, *before)}.values()
@@ -204,7 +197,7 @@ def kept_rounds(store: RunRegistry, reference: str, rounds: str | None) -> list[
 
 def shown_runs(paths: Sequence[Path]) -> list[RunRecord]:
     runs = [RunFolder(folder) for folder in dict.fromkeys(map(layout.run_of, paths)) if folder]
-    results = {root: lookup.results(root / layout.ANALYSIS) for root in {run.root for run in runs}}
+    results = {root: result_cache.results(root / layout.ANALYSIS) for root in {run.root for run in runs}}
     return [as_record(run, results[run.root], paths) for run in runs]
 
 

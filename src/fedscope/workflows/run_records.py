@@ -19,7 +19,7 @@ from fedscope.records.hessian_record import HessianRecord, ProblemEntry
 from fedscope.records.round_quantities import QUANTITIES
 from fedscope.records.run_curves import SCHEMA, CurvatureEntry, RunCurves
 from fedscope.records.saved_records import Kept, most_precise
-from fedscope.workflows.results import lookup
+from fedscope.workflows.results import result_cache
 
 
 def run_records(store: RunRegistry, references: Sequence[str]) -> list[RunCurves]:
@@ -29,7 +29,7 @@ def run_records(store: RunRegistry, references: Sequence[str]) -> list[RunCurves
     ``curvature`` is of it and of the rounds that the run kept, whatever command measured it.
     """
     found = [one for reference in references for one in store.matching(reference)]
-    curvatures = list(_curvatures(lookup.results(store.root / ANALYSIS)))
+    curvatures = list(_curvatures(result_cache.results(store.root / ANALYSIS)))
     return [_record(store, reference, curvatures) for reference in dict.fromkeys(found)]
 
 

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,7 @@ from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli import data, figures
 from fedscope.cli.runs import show as runs_show
 from fedscope.errors import UserError
-from fedscope.landscape import spectral_density
-from fedscope.workflows import catalogues, report_page
+from fedscope.workflows import catalogues
 from fedscope.workflows.curvature import hessian_command
 from fedscope.workflows.results import answer_files, stored_answers
 from tests.cli.conftest import Command, Outcome
@@ -24,7 +22,6 @@ from tests.cli.conftest import Command, Outcome
 ASKED = ("hessian", "tiny", "--samples", "16", "--probes", "2", "--tol", "0.5", "--batch-size", "8")
 SEVERAL = ("hessian", "tiny@1", "tiny@best", *ASKED[2:], "--top-k", "2", "--layers")
 CLIENTS = (*ASKED, "--clients", "--client-probes", "3")
-CURVATURE = hessian_command.curvature
 Measured = list[answer_files.AnswerFile | None]
 
 
@@ -93,35 +90,17 @@ def test_the_second_time_needs_no_torch_and_says_the_same(
     assert all(record["reused"] for record in json.loads(given[4].out))
 
 
-PARTS = (*CLIENTS, "--top-k", "2", "--density")
-REPORT = ("--samples", "16", "--batch-size", "8", "--probes", "2", "--seed", "5")
-
-
-def test_a_part_of_a_larger_result_needs_no_torch(
-    fedscope: Command, registry: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch
+def test_a_part_of_a_larger_result_is_kept_by_itself_and_then_needs_no_torch(
+    fedscope: Command, registry: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "90")
-    lacking = (("--top-k", "3"), ("--both-ends",), ("--tol", "1e-9"), ("--bn", "batch"), ("--overlap", "1"))
-    with monkeypatch.context() as patch:
-        patch.setattr(hessian_command, "curvature", CURVATURE)
-        patch.setattr(
-            "fedscope.workflows.curvature.certified.spectral_density",
-            partial(spectral_density, probes=2, steps=4),
-        )
-        patch.setattr(report_page, "kept_scans", lambda *_: [])
-        patch.setattr(report_page, "page_of", lambda *_: "")
-        for words in (PARTS, ("report", "tiny@best", *REPORT, "--top-k", "2", "--no-clients")):
-            assert fedscope(*words).code == 0
-    for more in lacking:
-        fedscope(*CLIENTS, *more)
-    assert len(measured) == len(lacking)
-    hessian = ("hessian", "tiny@best", *REPORT)
-    asked = (ASKED, (*ASKED, "--density", "--json"), CLIENTS, hessian, (*hessian, "--top-k", "2", "-v"))
-    given = _without_torch(*asked)
-    monkeypatch.setattr(hessian_command, "curvature", CURVATURE)
-    monkeypatch.setattr(answer_files, "has_torch", lambda: True)
-    assert given == [fedscope(*words) for words in asked]
-    assert all("as measured before" in one.err or json.loads(one.out)["reused"] for one in given)
+    wide = fedscope(*CLIENTS, "--top-k", "2", "--json").json
+    part = fedscope(*ASKED, "--json").json
+    assert part["reused"]
+    assert part["lambda_max"] == wide["lambda_max"]
+    assert (len(part["eigenvalues"]), part["cross_client"]) == (1, None)
+    (given,) = _without_torch((*ASKED, "--json"))
+    assert json.loads(given.out) == part
 
 
 PLANE = ("plot-landscape", "tiny", "--grid", "5", *ASKED[2:4], *ASKED[8:], "--directions", "random")
@@ -241,10 +220,7 @@ def _result(registry: Path) -> Path:
 
 
 def _said(registry: Path) -> Path:
-    """Return the file of what was said; delete that of what it is about, with which any result will do."""
-    for file in (registry / ".analysis" / "answers").iterdir():
-        if not json.loads(file.read_bytes())["answer"]["shown"]:
-            file.unlink()
+    """Return the file of what was said."""
     (file,) = (registry / ".analysis" / "answers").iterdir()
     return file
 

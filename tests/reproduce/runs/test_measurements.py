@@ -3,9 +3,11 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.checkpoints.file.layout import ANALYSIS
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.run_registry import RunFolder
@@ -14,7 +16,8 @@ from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.outcomes import OutcomesRecord
 from fedscope.reproduce.recipes.measures import Measure
 from fedscope.reproduce.runs.measurements import cached_result, compute, content, uploads
-from fedscope.workflows.curvature.measure_curvature import measure
+from fedscope.workflows.curvature import measure_curvature
+from fedscope.workflows.curvature.measure_curvature import _measured, measure
 from fedscope.workflows.requests import Request
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import Source
@@ -86,18 +89,36 @@ def test_a_measure_is_of_its_split_draw_and_engine(measured: Path, name: str) ->
     assert about.get("normalisation") == wanted.normalisation
 
 
-def test_no_other_measure_answers_for_a_plain_one(measured: Path) -> None:
+def _measures(path: Path, wanted: Measure, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Compute a measure; return whether anything of it had to be measured."""
+    made = list[object]()
+
+    def noted(*given: Any) -> Any:
+        made.append(given)
+        return _measured(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(measure_curvature, "_measured", noted)
+        compute(path, wanted, path.parent.parent, None, "cpu", lambda _: None)
+    return bool(made)
+
+
+def test_no_other_measure_answers_for_a_plain_one(measured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry, plain = measured.parent.parent, replace(PLAIN, probes=3)
     assert cached_result(registry, measured, plain) is None
-    compute(measured, plain, registry, None, "cpu", lambda _: None)
+    assert _measures(measured, plain, monkeypatch)
     for fewer in (replace(plain, model="server"), replace(plain, model="server", probes=2)):
-        found = cached_result(registry, measured, fewer)  # by its content, under another name
+        assert cached_result(registry, measured, fewer) is None
+        assert not _measures(measured, fewer, monkeypatch)  # known by its content, under another name
+        found = cached_result(registry, measured, fewer)
         assert isinstance(found, HessianRecord)
         assert found.trace.probes == 3
-    assert cached_result(registry, measured, replace(plain, model="server", probes=4)) is None
+    assert _measures(measured, replace(plain, model="server", probes=4), monkeypatch)
 
 
-def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) -> None:
+def test_rows_held_out_are_no_samples_that_a_command_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of all samples: those of the training split that the clients hold."""
     settings = Settings(
         model="mlp_digits", clients=2, rounds=1, epochs=1, train_samples=64, test_samples=16, batch_size=16,
@@ -106,23 +127,24 @@ def test_rows_held_out_are_no_samples_that_a_command_measured(tmp_path: Path) ->
     run = trained(tmp_path, settings)
     (problem,) = load([run.final], Source(batch_size=8))
     assert problem.batches.samples == 48
-    measure(problem, Request(tol=0.1, probes=2), Session(keep=tmp_path / ANALYSIS))
-    found = cached_result(tmp_path, run.final, replace(PLAIN, samples=None))
+    measure(problem, Request(tol=0.1, probes=2, versions=versions()), Session(keep=tmp_path / ANALYSIS))
+    every = replace(PLAIN, samples=None)
+    assert not _measures(run.final, every, monkeypatch)
+    found = cached_result(tmp_path, run.final, every)
     assert isinstance(found, HessianRecord)
     assert found.problem.samples == 48
 
 
-def test_products_by_finite_differences_answer_for_no_exact_measure(run: RunFolder, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("products", "anew"), [("finite-differences", True), ("exact", False)])
+def test_products_by_finite_differences_answer_for_no_exact_measure(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, products: ProductsName, anew: bool
+) -> None:
     folder = tmp_path / run.name
     shutil.copytree(run.folder, folder)
     (problem,) = load([folder / "final.pt"], Source(samples=24, batch_size=8))
-    wanted = replace(PLAIN, tol=0.5, probes=2)
-    ways: tuple[ProductsName, ...] = ("finite-differences", "exact")
-    for products in ways:
-        assert cached_result(tmp_path, folder / "final.pt", wanted) is None
-        request = Request(tol=0.5, probes=2, products=products)
-        measure(problem, request, Session(keep=tmp_path / ANALYSIS))
-    assert cached_result(tmp_path, folder / "final.pt", wanted)
+    request = Request(tol=0.5, probes=2, products=products, versions=versions())
+    measure(problem, request, Session(keep=tmp_path / ANALYSIS))
+    assert _measures(folder / "final.pt", replace(PLAIN, tol=0.5), monkeypatch) == anew
 
 
 def test_the_answers_on_the_test_samples_are_the_network_s(run: RunFolder, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from fedscope.workflows.results.lookup import (
 )
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
+FOUND = Criteria("f0", {}, None, "s", {})  # which the records here meet
 
 
 def _estimate(value: float, reach: float) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def _record(**changes: Any) -> HessianRecord:
     content = {
         "schema": "fedscope/hessian/1",
         "checkpoint": {"sha256": "f0"},
+        "samples_sha256": "s",
         "problem": {"samples": 1024, "seed": 0},
         "lambda_max": values[0],
         "eigenvalues": values,
@@ -68,7 +70,7 @@ def _record(**changes: Any) -> HessianRecord:
 def _missing(
     record: HessianRecord, request: Request, uploads: dict[str, str], *, more_probes: bool = False
 ) -> set[Part]:
-    return lacking(record, request, Criteria("f0", {}, None, uploads, more_probes=more_probes))
+    return lacking(record, request, Criteria("f0", {}, None, "s", uploads, more_probes=more_probes))
 
 
 def json_of(record: HessianRecord) -> dict[str, Any]:
@@ -113,9 +115,8 @@ def test_of_several_answers_the_most_precise_is_given_whatever_the_order() -> No
         for value, reach in ((99.0, 9.0), (101.0, 2.0))
     )
     for records in permutations([wide, narrow, _record()]):
-        found = earlier(records, Request(top_k=3), Criteria("f0", {}, None, {}))
-        assert found is not None
-        assert found.record is narrow
+        found = earlier(records, Request(top_k=3), FOUND)
+        assert found is narrow
 
 
 def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
@@ -170,11 +171,10 @@ def test_the_fullest_record_is_taken_and_cut_to_what_was_asked() -> None:
     request = Request(top_k=2, density=True)
     full = _record()
     for records, record, parts in (([plain, full], full, set[str]()), ([plain], plain, {"density"})):
-        best = earlier(records, request, Criteria("f0", {}, None, {}))
-        assert best
-        assert (best.record is record, best.missing) == (True, parts)
+        assert earlier(records, request, FOUND) is record
+        assert lacking(record, request, FOUND) == parts
     poor = _record(converged=False, trace=_trace(1.0, None, 2))
-    assert earlier([poor], request, Criteria("f0", {}, None, {})) is None
+    assert earlier([poor], request, FOUND) is None
     cut = json_of(trimmed(full, request))
     assert [entry["value"] for entry in cut["eigenvalues"]] == [10.0, 9.0]
     assert (cut["density"], cut["cross_client"]) == (DENSITY, None)
@@ -188,27 +188,29 @@ def test_a_question_gets_its_own_answer_whatever_more_was_asked_since() -> None:
     more = _record(density=None, cross_client=None, eigenvalues=[_value(10.0), _value(9.0)])
     fuller = _record(cross_client=None, eigenvalues=[_value(10.0)])
     for records in permutations((more, own, fuller)):
-        best = earlier(records, Request(), Criteria("f0", {}, None, {}))
-        assert best is not None
-        assert best.record is own
+        assert earlier(records, Request(), FOUND) is own
     assert trimmed(own, Request()).to_json() == own.to_json()
 
 
-def test_a_record_is_of_a_problem_by_its_weights_and_entries() -> None:
-    assert meets(_record(), Criteria("f0", {"samples": 1024, "loss": None}, None, {}))
-    assert not meets(_record(), Criteria("v", {}, None, {}))
-    assert not meets(_record(), Criteria("f0", {"seed": 1}, None, {}))
-    of_samples = _record(samples_sha256="s")
-    assert meets(of_samples, Criteria("f0", {}, None, {}, samples="s"))
-    assert not meets(of_samples, Criteria("f0", {}, None, {}, samples="t"))
-    assert not meets(_record(), Criteria("f0", {}, None, {}, samples="s"))  # an older one does not say
-    assert not meets(_record(), Criteria("f0", {}, None, {}, run="other"))
+def test_a_record_is_of_a_problem_by_its_weights_samples_and_entries() -> None:
+    assert meets(_record(), replace(FOUND, problem={"samples": 1024, "loss": None}))
+    assert not meets(_record(), replace(FOUND, sha256="v"))
+    assert not meets(_record(), replace(FOUND, problem={"seed": 1}))
+    assert not meets(_record(), replace(FOUND, samples="t"))
+    assert not meets(_record(samples_sha256=None), FOUND)
     assert len(lookup.PARTS) == 7
+
+
+def test_code_without_a_name_is_known_by_its_operator() -> None:
+    own = replace(FOUND, operator="o")
+    for operator, found in (("o", True), ("p", False), (None, False)):
+        assert meets(_record(operator_sha256=operator), own) == found
+        assert meets(_record(operator_sha256=operator), FOUND)
 
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:
     record = _record(versions={"fedscope": "1"})
-    asked = Criteria("f0", {"samples": 1024}, "1", {})
+    asked = Criteria("f0", {"samples": 1024}, "1", "s", {})
     for wanted, found in (
         (asked, True),
         (replace(asked, version=None), True),

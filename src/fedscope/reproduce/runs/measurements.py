@@ -33,7 +33,6 @@ from fedscope.reproduce.runs.measure_kinds import KINDS, with_term
 from fedscope.workflows.curvature.measure_curvature import measure
 from fedscope.workflows.progress import Reporter, Stage
 from fedscope.workflows.requests import CrossClientRequest, Request, Resampling
-from fedscope.workflows.results.lookup import Criteria, asked_of, earlier, trimmed
 from fedscope.workflows.results.result_cache import ResultCache
 from fedscope.workflows.sources.problem import load
 from fedscope.workflows.sources.samples import MOST, Source
@@ -70,11 +69,9 @@ def _content(path: Path, _written: int) -> str:
 
 def cached_result(registry: Path, path: Path, wanted: Measure) -> Kept | None:
     """Return the result of a measure, if the registry has one that is whole and of these weights."""
-    results = ResultCache(registry / ANALYSIS)
-    record = results.result(key(path, wanted))
-    if record is None:
-        return _from_command(results, path, wanted)
-    return record if uploads(path, wanted).items() <= _compared(record, run_of(path)).items() else None
+    record = ResultCache(registry / ANALYSIS).result(key(path, wanted))
+    same = record and uploads(path, wanted).items() <= _compared(record, run_of(path)).items()
+    return record if same else None
 
 
 def _compared(record: Kept, run: RunFolder) -> dict[str, str]:
@@ -82,26 +79,6 @@ def _compared(record: Kept, run: RunFolder) -> dict[str, str]:
         return {run.client(one.number).name: one.sha256 for one in record.clients}
     cross = record.cross_client if isinstance(record, HessianRecord) else None
     return dict((cross and cross.uploads) or {})
-
-
-def _from_command(results: ResultCache, path: Path, wanted: Measure) -> HessianRecord | None:
-    if wanted.kind != "hessian" or wanted.reading == "code" or wanted.split != "train" or wanted.term:
-        return None
-    manifest, request = run_of(path).manifest(), _request(wanted)
-    available = manifest.settings.train_samples or manifest.data.train_samples or 0
-    available -= manifest.rows.validation if manifest.rows else 0
-    samples = min(wanted.samples or available, available)
-    problem = asked_of({
-        "dataset": manifest.data.name, "split": "train", "samples": samples, "seed": wanted.draw,
-        "dtype": "float32", "batch_size": min(wanted.batch_size or MOST, samples), "bn": request.bn,
-        "operator": request.operator,
-        "augmented": wanted.augment or None, "normalisation": wanted.normalisation, "engine": request.engine,
-        "reading": request.reading,
-    })  # fmt: skip
-    files = uploads(path, wanted)
-    needed = Criteria(content(path), problem, None, files, run=manifest.name, more_probes=True)
-    best = earlier(results.results(needed.sha256), request, needed)
-    return trimmed(best.record, request) if best and not best.missing else None
 
 
 def uploads(path: Path, wanted: Measure) -> dict[str, str]:
@@ -132,7 +109,7 @@ def compute(
     problem = with_term(problem) if wanted.term else problem
     session, name = Session(Reporter(_stage(say)), registry / ANALYSIS), key(path, wanted)
     if wanted.kind == "hessian":
-        measure(problem, _request(wanted), session, name=name)
+        measure(problem, _request(wanted), session, name=name, more_probes=True)
     else:
         session.cache.finish(name, KINDS[wanted.kind](problem, wanted, Session(session.reporter)))
 

@@ -1,7 +1,7 @@
 """One checkpoint, and every quantity of a request, in the record that `fedscope hessian --json` prints."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -34,8 +34,8 @@ from fedscope.workflows.curvature.record import Estimates, measured_record, prob
 from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, resources_of
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
-from fedscope.workflows.results.lookup import Criteria, Earlier, asked, asked_of, earlier, trimmed
-from fedscope.workflows.results.result_cache import ResultCache, key
+from fedscope.workflows.results.lookup import Criteria, Part, asked, asked_of, earlier, lacking, trimmed
+from fedscope.workflows.results.result_cache import key
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.run_clients import ClientOrigin, Participants
 from fedscope.workflows.sources.server_state import adaptive_server
@@ -94,20 +94,21 @@ def measure(
         if isinstance(found, HessianRecord):
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
-    criteria = _criteria(problem, request, origin, more_probes=more_probes)
-    spec = problem.info.model if problem.info else None
-    named = spec is not None and spec.lora is None and not has_code(spec.name)
-    known = None if session.again else _earlier(cache, request, criteria, None if named else operator)
-    if known and known.missing and known.record.batch_sizes != (operator.weights or ()):
-        known = None  # of samples dealt otherwise: parts of both do not go into one record
-    if known and not known.missing:
-        found = _of_clients(trimmed(known.record, request), origin)
-        return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
+    criteria = _criteria(problem, request, origin, operator, more_probes=more_probes)
+    known = None if session.again else earlier(cache.results(problem.sha256), request, criteria)
+    missing = lacking(known, request, criteria)
+    if known and missing and known.batch_sizes != (operator.weights or ()):
+        known, missing = None, asked(request)  # samples dealt otherwise: both do not go into one record
+    if known and not missing:
+        known = _of_clients(trimmed(known, request), origin).edited(checkpoint=problem.checkpoint)
+        cache.finish(name, known)
+        return finished(known.edited(reused=True))
     if foretold and request.certified and not participants and (memory or is_long(operator)):
         plan = planned(problem, request, operator, resources, limit=memory)
         for line in described(plan):
             session.reporter.note(line)
-    record = _measured(problem, request, participants, session, operator, curvature, known, trail, resources)
+    made = _measured(problem, request, participants, session, operator, curvature, missing, trail, resources)
+    record = HessianRecord.read(finite(measured_record(problem, request, made, known)))
     record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
     cache.finish(name, record)
     return finished(record.edited(reused=False))
@@ -119,28 +120,31 @@ def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRe
     return record.edited(cross_client={**record.cross_client.to_json(), **asdict(origin)})
 
 
-def _earlier(
-    cache: ResultCache, request: Request, criteria: Criteria, operator: LossOperator | None
-) -> Earlier | None:
-    """Return the stored record that has most of the request.
+def _criteria(
+    problem: Problem,
+    request: Request,
+    origin: ClientOrigin | None,
+    operator: LossOperator,
+    *,
+    more_probes: bool,
+) -> Criteria:
+    """Return what a kept record must be of.
 
     The code of the user's own network and loss has no name, and adapters are no whole network: for them only
     records of the same ``operator`` count.
     """
-    found = cache.results(criteria.sha256)
-    if operator:
-        found = [r for r in found if isinstance(r, HessianRecord) and r.operator_sha256 == identity(operator)]
-    return earlier(found, request, criteria)
-
-
-def _criteria(
-    problem: Problem, request: Request, origin: ClientOrigin | None, *, more_probes: bool
-) -> Criteria:
-    entry = asked_of(problem_entry(problem, request))
-    version = (request.versions or {}).get("fedscope")
-    uploads, rows = (origin.uploads, origin.rows_sha256) if origin else ({}, None)
-    samples = problem.batches.sha256
-    return Criteria(problem.sha256, entry, version, uploads, rows, samples, more_probes=more_probes)
+    spec = problem.info.model if problem.info else None
+    named = spec is not None and spec.lora is None and not has_code(spec.name)
+    return Criteria(
+        problem.sha256,
+        asked_of(problem_entry(problem, request)),
+        (request.versions or {}).get("fedscope"),
+        problem.batches.sha256,
+        origin.uploads if origin else {},
+        origin.rows_sha256 if origin else None,
+        None if named else identity(operator),
+        more_probes,
+    )
 
 
 def _question(problem: Problem, request: Request, participants: Participants | None) -> Record:
@@ -165,11 +169,11 @@ def _measured(
     session: Session,
     operator: LossOperator,
     curvature: Callable[..., LossOperator],
-    known: Earlier | None,
+    missing: Set[Part],
     trail: Trail | None,
     resources: Resources,
-) -> HessianRecord:
-    start, stage, missing = time.perf_counter(), session.stage, known.missing if known else asked(request)
+) -> Estimates:
+    start, stage = time.perf_counter(), session.stage
     if "cross_client" in missing:
         _check_clients(problem, request, participants)
     if "preconditioned" in missing:
@@ -185,12 +189,10 @@ def _measured(
         found = estimators.estimates(operator, participants, missing)
     form = PLAIN if request.engine == "pyhessian" else operator.form
     spent = time.perf_counter() - start
-    found = replace(
+    return replace(
         found, form=form, seconds=spent, batch_sizes=operator.weights or (), differences=operator.differences,
         departs=operator.departs,
     )  # fmt: skip
-    record = measured_record(problem, request, found, known.record if known else None)
-    return HessianRecord.read(finite(record))
 
 
 def _check_clients(problem: Problem, request: Request, participants: Participants | None) -> None:

@@ -22,7 +22,7 @@ from fedscope.workflows.landscape.landscape_request import THROUGH, Plane
 from fedscope.workflows.landscape.scan import SharedSlice, scan
 from fedscope.workflows.landscape.slices import slice_through, slices
 from fedscope.workflows.progress import SILENT, Reporter, about
-from fedscope.workflows.results.result_cache import ResultCache, key
+from fedscope.workflows.results.result_cache import key, results
 from fedscope.workflows.sources.chosen_rounds import checkpoints
 from fedscope.workflows.sources.problem import Problem
 from fedscope.workflows.sources.problems import problems
@@ -128,7 +128,7 @@ def _name(problem: Problem, plane: Plane, lender: str) -> str:
 def stored_records(keep: Path, hashes: Collection[str]) -> list[Analysis]:
     return [
         record
-        for record in ResultCache(keep).results()
+        for record in results(keep)
         if isinstance(record, HessianRecord | LandscapeRecord) and record.checkpoint.sha256 in hashes
     ]
 

@@ -1,48 +1,28 @@
-"""Stored answers of `hessian` and `plot-landscape`, beside the results, and the files that they rest on.
+"""Which answers of commands may be stored: what a question is, and the files that its answer rests on.
 
-    REGISTRY/.analysis/answers/NAME.json     the output of one command
-                               BASIS.json    checkpoint, problem and clients of all requests on these samples
+    REGISTRY/.analysis/answers/NAME.json     what `hessian` or `plot-landscape` printed
 
-With its basis, a request is answered from any result that has all of it
-(:mod:`fedscope.workflows.results.lookup`). Checkpoints and results are compared by their bytes, the folder of
-a data set and, with ``--clients``, of the run by size and times of every file in it. Nothing is stored where
-something may change unnoticed: code of the user's own or of another package, a GPU, several processes.
+Checkpoints and results are compared by their bytes, the folder of a data set and of a run whose clients are
+compared by size and times of every file in it. Nothing is stored where something may change unnoticed: code
+of the user's own or of another package, a GPU, several processes.
 """
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field
-
-from fedscope import __version__
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.errors import UserError
 from fedscope.own import is_own
-from fedscope.records.hessian_record import CheckpointEntry, HessianRecord
-from fedscope.validation import Plain
 from fedscope.workflows import catalogues
-from fedscope.workflows.requests import Request
-from fedscope.workflows.results import lookup
-from fedscope.workflows.results.stored_answers import Answer, Piece, Stamps, name_of, stamps, store, stored
+from fedscope.workflows.results.stored_answers import Stamps, name_of, stamps
 from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
              "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
 GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
-
-
-class _Subject(Plain):
-    """What the requests that share a basis are about."""
-
-    checkpoint: CheckpointEntry
-    problem: dict[str, Any]  # as of :func:`lookup.asked_of`
-    uploads: dict[str, str] = Field(default_factory=dict)  # where clients are compared; names and hashes
-    rows: str | None = None  # the hash of the clients' rows
-    samples: str  # the hash of inputs and targets
 
 
 class AnswerFile(NamedTuple):
@@ -53,95 +33,28 @@ class AnswerFile(NamedTuple):
 
 
 def place(targets: Targets, *question: object) -> AnswerFile | None:
-    if not is_lasting(targets):
+    """Return where the answer to a question about targets is stored; None unless it rests on files alone."""
+    on_cpu = targets.device == "cpu" or (targets.device == "auto" and not any(map(os.path.exists, GPUS)))
+    alone = "WORLD_SIZE" not in os.environ  # else one of torchrun's processes would wait for the others
+    own = any((targets.model, targets.data, targets.loss, targets.entry))
+    if own or not on_cpu or not alone or has_torch() or catalogues.extended():
         return None
     store = RunRegistry(targets.registry)
     try:
         paths = tuple(store.resolve(reference) for reference in targets.checkpoints or (None,))
     except UserError:  # said by what reads them, which may know more names
         return None
-    return AnswerFile(_file(targets, question=(targets, *question), checkpoints=paths), paths)
-
-
-def is_lasting(targets: Targets) -> bool:
-    """Say whether what is measured of these targets rests on files alone."""
-    on_cpu = targets.device == "cpu" or (targets.device == "auto" and not any(map(os.path.exists, GPUS)))
-    alone = "WORLD_SIZE" not in os.environ  # else one of torchrun's processes would wait for the others
-    own = any((targets.model, targets.data, targets.loss, targets.entry))
-    return on_cpu and alone and not own and not has_torch() and not catalogues.extended()
-
-
-def _file(targets: Targets, **asked: object) -> Path:
     machine = {
         "cores": (os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0),
         "variables": {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
     }
-    return RunRegistry(targets.registry).analysis / "answers" / f"{name_of({**asked, **machine})}.json"
+    name = name_of([targets, question, paths, machine])
+    return AnswerFile(store.analysis / "answers" / f"{name}.json", paths)
 
 
 def has_torch() -> bool:
     """Say whether PyTorch is imported: using it costs nothing, and its threads may have been set."""
     return "torch" in sys.modules
-
-
-class MeasuredFiles(NamedTuple):
-    """The files that later requests of a checkpoint rest on, and where the basis is stored."""
-
-    file: Path
-    rests: Stamps
-    clients: bool  # of requests that compare the clients
-
-
-def bases(targets: Targets, request: Request, checkpoint: Path) -> list[MeasuredFiles]:
-    """Return the bases of requests of a checkpoint, without and with the clients. It needs PyTorch."""
-    found = []
-    for compared in (False, True) if request.clients else (False,):
-        rests = rests_on([checkpoint], targets.data_dir, clients=compared)
-        if rests is None:
-            return []
-        found.append(MeasuredFiles(_basis(targets, request, checkpoint, clients=compared), rests, compared))
-    return found
-
-
-def keep_bases(bases: Iterable[MeasuredFiles], record: HessianRecord, remarks: Sequence[str]) -> None:
-    entry = lookup.asked_of(record.problem.to_json())
-    cross = record.cross_client
-    known = cross is not None and cross.uploads is not None and (cross.rows_sha256 or cross.data == "global")
-    for basis in bases:
-        if known or not basis.clients:
-            origin = {"uploads": cross.uploads, "rows": cross.rows_sha256} if basis.clients and cross else {}
-            content = {
-                "checkpoint": record.checkpoint.to_json(), "problem": entry, **origin,
-                "samples": record.samples_sha256,
-            }  # fmt: skip
-            answer = Answer(content, remarks=[("note", line) for line in remarks])
-            store(basis.file, basis.rests, answer)
-
-
-def answer(
-    place: AnswerFile, targets: Targets, request: Request
-) -> tuple[HessianRecord, Sequence[Piece]] | None:
-    """Return what a stored result has of a request, and the remarks on it; None unless it has every part."""
-    if len(place.checkpoints) > 1:
-        return None
-    known = stored(_basis(targets, request, place.checkpoints[0], clients=request.clients))
-    if known is None:
-        return None
-    subject = _Subject.read(known.content)
-    sha256, of_clients = subject.checkpoint.sha256, (subject.uploads, subject.rows)
-    criteria = lookup.Criteria(sha256, subject.problem, __version__, *of_clients, subject.samples)
-    found = lookup.earlier(lookup.results(place.file.parents[1], sha256), request, criteria)
-    if found is None or found.missing:
-        return None
-    record = lookup.trimmed(found.record, request)
-    return record.edited(checkpoint=subject.checkpoint.to_json(), reused=True), known.remarks
-
-
-def _basis(targets: Targets, request: Request, checkpoint: Path, *, clients: bool) -> Path:
-    how = () if request.products == "exact" else (request.products,)
-    measured = replace(targets, checkpoints=()), request.bn, request.operator, request.parameters, *how
-    compared = (request.cross_client.weights, request.cross_client.data) if clients else None
-    return _file(targets, basis=measured, checkpoint=checkpoint, clients=compared)
 
 
 def rests_on(checkpoints: Iterable[Path], data_dir: Path | None, *, clients: bool) -> Stamps | None:

@@ -1,24 +1,19 @@
 """Which parts of a request an earlier record answers: eigenvalues, trace, layers, blocks, density, clients.
 
-Neither checkpoints nor PyTorch are loaded to find one. A record answers for weights and samples by their
+A record answers for weights and samples by their
 hashes, and for the estimators by its own errors: residuals, standard errors and intervals as small as are
 asked for now.
 """
 
-import hashlib
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from fedscope.choices import MIN_PROBES
-from fedscope.errors import UserError
 from fedscope.records.estimates import EstimateEntry
 from fedscope.records.hessian_record import HessianRecord
-from fedscope.records.saved_records import Kept, precision, stored_record
-from fedscope.storage import read_text
+from fedscope.records.saved_records import Kept, precision
 from fedscope.workflows.requests import Request
 
 Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
@@ -35,10 +30,10 @@ class Criteria:
     sha256: str
     problem: Mapping[str, object]  # as of :func:`asked_of`
     version: str | None  # None: any
+    samples: str  # the hash of inputs and targets
     uploads: Mapping[str, str]  # where clients are compared; names and hashes
     rows: str | None = None  # the hash of which rows they hold, where that is known
-    samples: str | None = None  # the hash of inputs and targets; None: not known without reading them
-    run: str | None = None  # whose checkpoint it must name; where the samples' hash is not known
+    operator: str | None = None  # its identity; where the code of network and loss has no name
     more_probes: bool = False  # a fixed number of probes is a least number
 
 
@@ -47,14 +42,7 @@ def asked_of(problem: Mapping[str, object]) -> dict[str, object]:
     return {**dict.fromkeys(_UNUSUAL), **{k: v for k, v in problem.items() if k not in _LABELS}}
 
 
-class Earlier(NamedTuple):
-    """A kept record, and the parts of a request that it lacks."""
-
-    record: HessianRecord
-    missing: Set[Part]
-
-
-def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Earlier | None:
+def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> HessianRecord | None:
     """Return the record that meets the criteria and lacks the fewest parts of a request.
 
     Of several, the one with the least that was not asked for, so that a question gets its own answer again,
@@ -63,64 +51,32 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> Ea
     if not request.certified:
         return None
     found = [
-        Earlier(record, lacking(record, request, criteria))
+        (lacking(record, request, criteria), record)
         for record in records
         if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
-    found = [one for one in found if not {"eigenvalues", "trace"} <= one.missing]
-    return max(
-        reversed(found),  # of equals the last
-        key=lambda one: (-len(one.missing), -_beyond(one.record, request), precision(one.record)),
-        default=None,
+    _, best = max(
+        (one for one in reversed(found) if not {"eigenvalues", "trace"} <= one[0]),  # of equals the last
+        key=lambda one: (-len(one[0]), -_beyond(one[1], request), precision(one[1])),
+        default=(asked(request), None),
     )
+    return best
 
 
 def meets(record: HessianRecord, criteria: Criteria) -> bool:
     known = record.problem.to_json()
     return (
         record.checkpoint.sha256 == criteria.sha256
-        and criteria.samples in (None, record.samples_sha256)
-        and criteria.run in (None, record.checkpoint.run)
+        and record.samples_sha256 == criteria.samples
+        and criteria.operator in (None, record.operator_sha256)
         and all(known.get(name) == value for name, value in criteria.problem.items())
         and criteria.version in (None, record.versions.get("fedscope"))
     )
 
 
-def results(folder: Path, sha256: str | None = None) -> list[Kept]:
-    """Return every result that can be read and names the hash ``sha256``, in the order of being kept."""
-    files = sorted(folder.glob("*.json"), key=lambda path: (_kept(path), path.name))
-    return [record for path in files if (record := read(path, sha256)) is not None]
-
-
-def _kept(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:  # it was removed meanwhile
-        return 0
-
-
-def read(path: Path, sha256: str | None = None) -> Kept | None:
-    """Return the result in a file; None where it is damaged, or nowhere names the hash ``sha256``."""
-    try:
-        text = read_text(path)
-        if sha256 is not None and sha256 not in text:
-            return None
-        found = json.loads(text)
-    except (UserError, OSError, ValueError, RecursionError):
-        return None
-    record = found.get("record") if isinstance(found, dict) else None
-    if not isinstance(record, dict) or found.get("sha256") != digest(record):
-        return None
-    return stored_record(record)
-
-
-def digest(record: Mapping[str, Any]) -> str:
-    """Return what tells that a digit of a result's JSON was changed, by a failing disk say."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def lacking(record: HessianRecord, request: Request, criteria: Criteria) -> set[Part]:
-    return {name for name in asked(request) if not PARTS[name](record, request, criteria)}
+def lacking(record: HessianRecord | None, request: Request, criteria: Criteria) -> set[Part]:
+    """Return the parts of a request that a record lacks; without a record all of them."""
+    return {name for name in asked(request) if not (record and PARTS[name](record, request, criteria))}
 
 
 def asked(request: Request) -> set[Part]:

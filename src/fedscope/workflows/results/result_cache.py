@@ -4,6 +4,7 @@
     FOLDER/points/IDENTITY.rows     points of one slice (fedscope.landscape.surfaces.point_cache)
     FOLDER/vectors/KEY/pairs.npz    eigenvectors that slices lie along, for the next command
     FOLDER/KEY.json                 a result of any command, the recipes' included
+    FOLDER/answers/NAME.json        what a command printed of its results (:mod:`…results.answer_files`)
 
 All are named by content alone: the weights, the samples, the outputs of network and loss on them (so that a
 changed network is another one, whatever its name), the request, and the analysis' own source; the recipes'
@@ -21,6 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.product_cache import (
@@ -30,10 +32,9 @@ from fedscope.landscape.operators.product_cache import (
     read_arrays,
     write_arrays,
 )
-from fedscope.records.saved_records import Kept
-from fedscope.storage import expire, is_writable, remove_tree, write_text
+from fedscope.records.saved_records import Kept, stored_record
+from fedscope.storage import expire, is_writable, read_text, remove_tree, write_text
 from fedscope.validation import Plain
-from fedscope.workflows.results import lookup
 
 _DAYS = 30
 
@@ -78,14 +79,13 @@ class ResultCache:
                 self.delete_products()
 
     def result(self, key: str) -> Kept | None:
-        if self._folder is None:
-            return None
-        found = lookup.read(self._folder / f"{key}.json")
-        self.file = self._folder / f"{key}.json" if found else None
+        path = self._folder and self._folder / f"{key}.json"
+        found = _read(path) if path else None
+        self.file = path if found else None
         return found
 
-    def results(self, sha256: str | None = None) -> list[Kept]:
-        return lookup.results(self._folder, sha256) if self._folder else []
+    def results(self, sha256: str) -> list[Kept]:
+        return results(self._folder, sha256) if self._folder else []
 
     def finish(self, key: str, record: Plain) -> None:
         """Write a result, then delete the products it rests on; where the disk is full, they stay."""
@@ -94,7 +94,7 @@ class ResultCache:
             return
         plain = json.loads(json.dumps(record.to_json(), allow_nan=False))  # keys become texts
         plain = _portable(plain, self._folder.parent)
-        content = {"sha256": lookup.digest(plain), "record": plain}
+        content = {"sha256": digest(plain), "record": plain}
         try:
             text = json.dumps(content, ensure_ascii=False)
             write_text(self._folder / f"{key}.json", text, below=self._folder.parent)
@@ -109,6 +109,39 @@ class ResultCache:
                 remove_tree(folder, below=folder.parents[2])
         self._used.clear()
         self._room = JournalSpace()  # of the next result
+
+
+def results(folder: Path, sha256: str | None = None) -> list[Kept]:
+    """Return every result that can be read and names the hash ``sha256``, in the order of being kept."""
+    files = sorted(folder.glob("*.json"), key=lambda path: (_kept(path), path.name))
+    return [record for path in files if (record := _read(path, sha256)) is not None]
+
+
+def _kept(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # it was removed meanwhile
+        return 0
+
+
+def _read(path: Path, sha256: str | None = None) -> Kept | None:
+    """Return the result in a file; None where it is damaged, or nowhere names the hash ``sha256``."""
+    try:
+        text = read_text(path)
+        if sha256 is not None and sha256 not in text:
+            return None
+        found = json.loads(text)
+    except (UserError, OSError, ValueError, RecursionError):
+        return None
+    record = found.get("record") if isinstance(found, dict) else None
+    if not isinstance(record, dict) or found.get("sha256") != digest(record):
+        return None
+    return stored_record(record)
+
+
+def digest(record: Mapping[str, Any]) -> str:
+    """Return what tells that a digit of a result's JSON was changed, by a failing disk say."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def _portable(value: Any, registry: Path) -> Any:
