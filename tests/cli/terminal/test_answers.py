@@ -155,7 +155,7 @@ def test_a_block_of_the_parameters_is_no_part_of_all(fedscope: Command, registry
 @pytest.mark.parametrize(
     "more",
     [("--seed", "1"), ("--samples", "65"), ("--bn", "batch"), ("--dtype", "float64"), ("--threads", "1"),
-     ("--split", "test"), ("--top-k", "2"), ("--data-dir", ".")],
+     ("--split", "test"), ("--top-k", "2"), ("--data-dir", "."), ("--device", "cuda")],
     ids=" ".join,
 )  # fmt: skip
 def test_another_option_is_another_question(
@@ -172,7 +172,7 @@ def test_another_option_is_another_question(
 @pytest.mark.parametrize(
     "more",
     [("--recompute",), ("--figure", "a.png"), ("--model", "m:f", "--data", "m:g"), ("--reading", "code"),
-     ("--engine", "pyhessian"), ("--device", "cuda"), ("--loss", "m:l")],
+     ("--engine", "pyhessian"), ("--loss", "m:l")],
     ids=" ".join,
 )  # fmt: skip
 def test_what_may_change_unseen_goes_the_long_way(
@@ -182,8 +182,8 @@ def test_what_may_change_unseen_goes_the_long_way(
     assert measured == [None]
 
 
-@pytest.mark.parametrize("what", ["extended", "torch", "gpu", "torchrun"])
-def test_so_does_another_package_a_gpu_or_one_of_several_processes(
+@pytest.mark.parametrize("what", ["extended", "torch", "torchrun"])
+def test_so_does_another_package_or_one_of_several_processes(
     fedscope: Command, registry: Path, measured: Measured, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     if what == "extended":
@@ -192,8 +192,6 @@ def test_so_does_another_package_a_gpu_or_one_of_several_processes(
         monkeypatch.setattr(answer_files, "has_torch", lambda: True)
     if what == "torchrun":
         monkeypatch.setenv("WORLD_SIZE", "2")
-    if what == "gpu":
-        monkeypatch.setattr(answer_files, "GPUS", ("/dev/null",))
     fedscope(*ASKED)
     assert measured == [None]
 
@@ -245,6 +243,10 @@ def test_a_change_of_what_it_rests_on_is_seen(
         assert not kept()
     with monkeypatch.context() as patch:
         patch.setattr("fedscope.extras.versions", lambda _: {})
+        assert not kept()
+    Path("nvidia0").touch()  # a GPU came
+    with monkeypatch.context() as patch:
+        patch.setattr(answer_files, "DEVICES", Path())
         assert not kept()
     assert kept()
     _result(registry).unlink()

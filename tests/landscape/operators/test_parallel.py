@@ -91,5 +91,5 @@ def test_two_processes_give_what_one_gives_and_the_same_bits(tmp_path: Path) -> 
         for ours in torch.load(tmp_path / f"grids{rank}.pt"):
             assert torch.equal(ours, _grid(None))
     (file,) = (tmp_path / "kept0" / "points").iterdir()  # the first process keeps, each row once
-    assert file.stat().st_size == len(PointFile(file, axes=2, numbers=2).read()) * (4 + 8 * 4 + 8)
+    assert file.stat().st_size == len(PointFile(file).read()) * (4 + 8 * 4 + 8)
     assert not (tmp_path / "kept1").exists()

@@ -12,17 +12,17 @@ from fedscope.landscape.surfaces.evaluator import Row
 from fedscope.landscape.surfaces.point_cache import PointFile
 from tests import tiers
 
-LENGTH = 4 + 8 * 4 + 8
-
 
 def _file(path: Path | None) -> PointFile:
-    return PointFile(path, axes=2, numbers=2)
+    return PointFile(path)
 
 
-def _written(path: Path, count: int = 5) -> dict[Row, Row]:
-    rows: dict[Row, Row] = {
-        (float(i), 0.1 * i): (math.exp(i), -math.inf if i % 2 else 0.5) for i in range(count)
-    }
+def _rows() -> dict[Row, Row]:
+    return {(float(i), 0.1 * i): (math.exp(i), -math.inf if i % 2 else 0.5) for i in range(5)}
+
+
+def _written(path: Path) -> dict[Row, Row]:
+    rows = _rows()
     for point, row in rows.items():
         _file(path).add(point, row)
     return rows
@@ -45,28 +45,37 @@ def test_rows_are_found_with_their_bits(tmp_path: Path) -> None:
 
 
 @settings(max_examples=tiers.examples(), deadline=None)
-@given(place=st.integers(0, 5 * LENGTH - 1), flip=st.integers(1, 255))
+@given(share=st.floats(0, 1, exclude_max=True), flip=st.integers(1, 255))
 def test_a_changed_byte_costs_one_row(
-    tmp_path_factory: pytest.TempPathFactory, place: int, flip: int
+    tmp_path_factory: pytest.TempPathFactory, share: float, flip: int
 ) -> None:
     path = tmp_path_factory.mktemp("rows") / "a"
     rows = _written(path)
     content = bytearray(path.read_bytes())
+    place = int(share * len(content))
     content[place] ^= flip
     path.write_bytes(content)
     found = _file(path).read()
-    lost = list(rows)[place // LENGTH]
-    assert found == {point: row for point, row in rows.items() if point != lost}
+    lost = [point for point in rows if point not in found]
+    assert len(lost) == 1
+    assert found == {point: row for point, row in rows.items() if point not in lost}
 
 
 @settings(max_examples=tiers.examples(), deadline=None)
-@given(cut=st.integers(0, 5 * LENGTH))
-def test_a_file_cut_short_goes_on_after_its_end(tmp_path_factory: pytest.TempPathFactory, cut: int) -> None:
+@given(share=st.floats(0, 1))
+def test_a_file_cut_short_goes_on_after_its_end(
+    tmp_path_factory: pytest.TempPathFactory, share: float
+) -> None:
     path = tmp_path_factory.mktemp("rows") / "a"
-    rows = _written(path)
+    rows, ends = dict[Row, Row](), list[int]()
+    for point, row in _rows().items():
+        _file(path).add(point, row)
+        rows[point] = row
+        ends.append(path.stat().st_size - 1)  # without the end of its line
+    cut = int(share * path.stat().st_size)
     path.write_bytes(path.read_bytes()[:cut])
     _file(path).add((9.0, 9.0), (1.0, 2.0))
-    kept = dict(list(rows.items())[: cut // LENGTH])
+    kept = dict(list(rows.items())[: sum(end <= cut for end in ends)])
     assert _file(path).read() == {**kept, (9.0, 9.0): (1.0, 2.0)}
 
 

@@ -22,7 +22,7 @@ def counted(seen: dict[tuple[float, ...], tuple[float, float]]) -> Any:
 
 
 def test_the_centre_that_was_evaluated_first_is_taken_and_kept(tmp_path: Path) -> None:
-    store = PointFile(tmp_path / "rows", axes=1, numbers=2)
+    store = PointFile(tmp_path / "rows")
     points = counted({(0.0,): (7.0, 0.5)})
     assert SharedPoints(points, store)([(0.0,), (1.0,), (0.0,)]) == [(7.0, 0.5), (1.0, 0.0), (7.0, 0.5)]
     assert points.calls == [(1.0,)]

@@ -21,7 +21,8 @@ from fedscope.workflows.results.lookup import (
 )
 
 UPLOADS = {"0000.pt": "a", "0001.pt": "b"}
-FOUND = Criteria("f0", {}, None, "s", {})  # which the records here meet
+PROBLEM_OF = {"samples": 1024, "seed": 0}
+FOUND = Criteria("f0", PROBLEM_OF, None, "s", {})  # which the records here meet
 
 
 def _estimate(value: float, reach: float) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _record(**changes: Any) -> HessianRecord:
         "schema": "fedscope/hessian/1",
         "checkpoint": {"sha256": "f0"},
         "samples_sha256": "s",
-        "problem": {"samples": 1024, "seed": 0},
+        "problem": PROBLEM_OF,
         "lambda_max": values[0],
         "eigenvalues": values,
         "both_ends": False,
@@ -70,7 +71,7 @@ def _record(**changes: Any) -> HessianRecord:
 def _missing(
     record: HessianRecord, request: Request, uploads: dict[str, str], *, more_probes: bool = False
 ) -> set[Part]:
-    return lacking(record, request, Criteria("f0", {}, None, "s", uploads, more_probes=more_probes))
+    return lacking(record, request, replace(FOUND, uploads=uploads, more_probes=more_probes))
 
 
 def json_of(record: HessianRecord) -> dict[str, Any]:
@@ -126,6 +127,27 @@ def test_every_eigenvalue_that_is_asked_for_has_a_small_residual() -> None:
     assert _missing(loose, Request(top_k=2), {}) == {"eigenvalues"}
     lower = _record(eigenvalues=values, both_ends=True)
     assert _missing(lower, Request(both_ends=True), {}) == {"eigenvalues"}
+
+
+@pytest.mark.parametrize("part", ["layers", "blocks"])
+def test_the_value_of_each_block_is_as_sure_as_is_asked(part: Part) -> None:
+    """By its own size, not that of the largest of all."""
+    values = [{"name": "fc", **_value(9.0, 0.001)}, {"name": "out", **_value(0.1, 0.001)}]
+    record = _record(**{part: values})
+    asked: dict[str, Any] = {part: True}
+    assert _missing(record, Request(tol=0.02, **asked), {}) == set()
+    assert _missing(record, Request(tol=0.002, **asked), {}) == {part}
+
+
+def test_so_is_that_of_the_preconditioned_curvature() -> None:
+    adaptive = {
+        "optimizer": "fedadam", "lambda_max": _value(2.0, 0.01), "converged": True, "smallest": 0.1,
+        "largest": 1.0, "beta1": 0.9, "gamma": 1.0, "steps": 3, "rate": 0.1, "stable": 20.0,
+        "state_sha256": "a", "matvecs": 9,
+    }  # fmt: skip
+    record = _record(preconditioned=adaptive)
+    assert _missing(record, Request(preconditioned=True, tol=0.01), {}) == set()
+    assert _missing(record, Request(preconditioned=True, tol=0.001), {}) == {"preconditioned"}
 
 
 def test_a_value_that_began_at_a_neighbours_is_none_that_is_certified() -> None:
@@ -193,9 +215,10 @@ def test_a_question_gets_its_own_answer_whatever_more_was_asked_since() -> None:
 
 
 def test_a_record_is_of_a_problem_by_its_weights_samples_and_entries() -> None:
-    assert meets(_record(), replace(FOUND, problem={"samples": 1024, "loss": None}))
+    assert meets(_record(problem={**PROBLEM_OF, "loss": None, "threads": 3}), FOUND)
     assert not meets(_record(), replace(FOUND, sha256="v"))
-    assert not meets(_record(), replace(FOUND, problem={"seed": 1}))
+    for other in ({"seed": 1}, {"loss": "m:l"}, {"augmented": True}, {"parameters": "fc*"}):
+        assert not meets(_record(problem=PROBLEM_OF | other), FOUND), other
     assert not meets(_record(), replace(FOUND, samples="t"))
     assert not meets(_record(samples_sha256=None), FOUND)
     assert len(lookup.PARTS) == 7
@@ -210,13 +233,13 @@ def test_code_without_a_name_is_known_by_its_operator() -> None:
 
 def test_an_answer_is_of_the_same_weights_and_version() -> None:
     record = _record(versions={"fedscope": "1"})
-    asked = Criteria("f0", {"samples": 1024}, "1", "s", {})
+    asked = replace(FOUND, version="1")
     for wanted, found in (
         (asked, True),
         (replace(asked, version=None), True),
         (replace(asked, version="2"), False),
         (replace(asked, sha256="v"), False),
-        (replace(asked, problem={"samples": 64}), False),
+        (replace(asked, problem=PROBLEM_OF | {"samples": 64}), False),
     ):
         assert (earlier([record], Request(), wanted) is not None) == found, wanted
     assert earlier([record], Request(reading="code"), asked) is None

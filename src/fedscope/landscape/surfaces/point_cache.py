@@ -1,15 +1,15 @@
 """Rows of points of a surface, each found in a cache on disk or evaluated by one of the processes of a group.
 
-A file is a sequence of records, each written at once and never changed:
+A file has a line for each point, written at once and never changed:
 
-    "fpt1" · coordinates · numbers · first 8 bytes of the SHA-256 of these      (float64, little-endian)
+    first 16 digits of the SHA-256 of the rest · [[coordinates], [numbers]] in JSON, which keeps their bits
 
-A record that is cut short or damaged is passed over, and its point is evaluated anew; the reader finds the
-next one by its first letters. Where no more can be written points are evaluated and not kept.
+A line that is cut short or damaged is passed over, and its point is evaluated anew. Where no more can be
+written points are evaluated and not kept.
 """
 
 import hashlib
-import struct
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -22,8 +22,7 @@ from fedscope.landscape.operators.batch_mean import add_up, share
 from fedscope.landscape.surfaces.evaluator import Point, Points, Row
 from fedscope.storage import append, read_bytes
 
-_MARK = b"fpt1"
-_CHECK = 8
+_CHECK = 16
 _MOST = 1 << 32  # bytes
 
 
@@ -33,10 +32,8 @@ class PointFile:
     It must belong to one function of the coordinates alone, that is, be named by what decides its bits.
     """
 
-    def __init__(self, path: Path | None, *, axes: int, numbers: int, below: Path | None = None) -> None:
+    def __init__(self, path: Path | None, *, below: Path | None = None) -> None:
         self._path, self._below = path, below
-        self._layout = struct.Struct(f"<{axes + numbers}d")
-        self._axes = axes
 
     def read(self) -> dict[Row, Row]:
         try:
@@ -44,29 +41,24 @@ class PointFile:
         except (UserError, OSError):
             return {}
         found: dict[Row, Row] = {}
-        at, length = content.find(_MARK), len(_MARK) + self._layout.size + _CHECK
-        while at >= 0:
-            record = content[at : at + length]
-            body = record[len(_MARK) : -_CHECK]
-            whole = len(record) == length and record[-_CHECK:] == _digest(body)
-            if whole:
-                numbers = self._layout.unpack(body)
-                found[numbers[: self._axes]] = numbers[self._axes :]
-            at = content.find(_MARK, at + (length if whole else 1))
+        for line in content.split(b"\n"):
+            if line[:_CHECK] == _digest(line[_CHECK:]):
+                point, row = json.loads(line[_CHECK:])
+                found[tuple(point)] = tuple(row)
         return found
 
     def add(self, point: Row, row: Row) -> None:
         if self._path is None:
             return
-        body = self._layout.pack(*point, *row)
-        try:
-            append(self._path, _MARK + body + _digest(body), below=self._below, sync=False)
+        body = json.dumps([point, row]).encode()
+        try:  # a line of its own, wherever the one before was cut short
+            append(self._path, b"\n" + _digest(body) + body + b"\n", below=self._below, sync=False)
         except OSError:
             self._path = None  # the disk is full or read-only: nothing more is kept
 
 
 def _digest(body: bytes) -> bytes:
-    return hashlib.sha256(body).digest()[:_CHECK]
+    return hashlib.sha256(body).hexdigest()[:_CHECK].encode()
 
 
 _ROUND = 8  # points of each process, between the times that the group puts its rows together

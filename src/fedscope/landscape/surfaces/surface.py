@@ -95,9 +95,7 @@ def surface(
     grids = [torch.tensor(column).reshape([len(axis) for axis in axes]) for column in full]
     off = None
     if precision != "fp32":
-        off = evaluation.against(
-            SharedPoints(points("fp32"), PointFile(None, axes=0, numbers=0), group), known
-        )
+        off = evaluation.against(SharedPoints(points("fp32"), PointFile(None), group), known)
     return Surface(
         axes=tuple(map(Axis, names or slice_.axes, axes)),
         loss=grids[0],
@@ -200,5 +198,4 @@ def _file(points: Points, folder: Path | None) -> PointFile:
     if folder is not None:
         text = f"{points.fingerprint()} {surroundings(points.device)}"
         path = folder / "points" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.rows"
-    size = 2 * len(points.names)
-    return PointFile(path, axes=points.axes, numbers=size, below=folder and folder.parent)
+    return PointFile(path, below=folder and folder.parent)

@@ -4,7 +4,7 @@
 
 Checkpoints and results are compared by their bytes, the folder of a data set and of a run whose clients are
 compared by size and times of every file in it. Nothing is stored where something may change unnoticed: code
-of the user's own or of another package, a GPU, several processes.
+of the user's own or of another package, several processes.
 """
 
 import os
@@ -21,8 +21,10 @@ from fedscope.workflows.results.stored_answers import Stamps, name_of, stamps
 from fedscope.workflows.sources.targets import Targets
 
 VARIABLES = ("FEDSCOPE_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "TORCH",
-             "PYTORCH", "ATEN_", "LD_", "PYTHONPATH")  # fmt: skip
-GPUS = ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+             "PYTORCH", "ATEN_", "LD_", "PYTHONPATH", "CUDA_", "NVIDIA_", "CUBLAS_", "HIP_",
+             "ROCR_")  # fmt: skip
+DEVICES = Path("/dev")
+GPUS = ("nvidia*", "nvmap", "dxg", "kfd")  # there
 
 
 class AnswerFile(NamedTuple):
@@ -34,10 +36,9 @@ class AnswerFile(NamedTuple):
 
 def place(targets: Targets, *question: object) -> AnswerFile | None:
     """Return where the answer to a question about targets is stored; None unless it rests on files alone."""
-    on_cpu = targets.device == "cpu" or (targets.device == "auto" and not any(map(os.path.exists, GPUS)))
     alone = "WORLD_SIZE" not in os.environ  # else one of torchrun's processes would wait for the others
     own = any((targets.model, targets.data, targets.loss, targets.entry))
-    if own or not on_cpu or not alone or has_torch() or catalogues.extended():
+    if own or not alone or has_torch() or catalogues.extended():
         return None
     store = RunRegistry(targets.registry)
     try:
@@ -45,6 +46,7 @@ def place(targets: Targets, *question: object) -> AnswerFile | None:
     except UserError:  # said by what reads them, which may know more names
         return None
     machine = {
+        "gpus": sorted(str(path) for kind in GPUS for path in DEVICES.glob(kind)),
         "cores": (os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0),
         "variables": {name: text for name, text in os.environ.items() if name.startswith(VARIABLES)},
     }

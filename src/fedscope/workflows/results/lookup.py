@@ -6,19 +6,17 @@ asked for now.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from fedscope.choices import MIN_PROBES
-from fedscope.records.estimates import EstimateEntry
-from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.estimates import Eigenvalue, EstimateEntry
+from fedscope.records.hessian_record import HessianRecord, Layer
 from fedscope.records.saved_records import Kept, precision
 from fedscope.workflows.requests import Request
 
 Part = Literal["eigenvalues", "trace", "layers", "blocks", "density", "preconditioned", "cross_client"]
-# Of a problem, named only where it is not as usual: a record that names one answers for no other.
-_UNUSUAL = ("parameters", "loss", "augmented", "normalisation", "products")
 # Of a problem, what changes rounding or speed alone, or follows from network and data.
 _LABELS = ("device", "threads", "form", "form_reason", "notes", "departs", "whole")
 
@@ -38,8 +36,8 @@ class Criteria:
 
 
 def asked_of(problem: Mapping[str, object]) -> dict[str, object]:
-    """Return what a record's ``problem`` must have, to answer for these entries of one."""
-    return {**dict.fromkeys(_UNUSUAL), **{k: v for k, v in problem.items() if k not in _LABELS}}
+    """Return what of a record's ``problem`` tells it from others."""
+    return {k: v for k, v in problem.items() if k not in _LABELS and v is not None}
 
 
 def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> HessianRecord | None:
@@ -64,12 +62,11 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> He
 
 
 def meets(record: HessianRecord, criteria: Criteria) -> bool:
-    known = record.problem.to_json()
     return (
         record.checkpoint.sha256 == criteria.sha256
         and record.samples_sha256 == criteria.samples
         and criteria.operator in (None, record.operator_sha256)
-        and all(known.get(name) == value for name, value in criteria.problem.items())
+        and asked_of(record.problem.to_json()) == criteria.problem
         and criteria.version in (None, record.versions.get("fedscope"))
     )
 
@@ -111,10 +108,23 @@ def _has_eigenvalues(record: HessianRecord, request: Request, _criteria: Criteri
     (upper, lower), k = record.ends, request.top_k
     if record.converged is not True or len(upper) < k or (request.both_ends and len(lower) < k):
         return False
-    used, most = (*upper[:k], *lower), request.tol * abs(record.lambda_max.value)
+    used = (*upper[:k], *lower)
     if not request.warm and any(one.certified is False for one in used):  # None: not stated
         return False
-    return all(one.residual <= most for one in used)  # never, of an unknown one
+    return all(_is_fine(one, request, record.lambda_max) for one in used)
+
+
+def _is_fine(one: Eigenvalue, request: Request, relative_to: Eigenvalue) -> bool:
+    return one.residual <= request.tol * abs(relative_to.value)  # never, of an unknown residual
+
+
+def _has_each(parts: Sequence[Layer], request: Request) -> bool:
+    return bool(parts) and all(_is_fine(one, request, one) for one in parts)
+
+
+def _has_preconditioned(record: HessianRecord, request: Request, _criteria: Criteria) -> bool:
+    found = record.preconditioned
+    return bool(found and found.converged and _is_fine(found.lambda_max, request, found.lambda_max))
 
 
 def _has_trace(record: HessianRecord, request: Request, criteria: Criteria) -> bool:
@@ -154,10 +164,10 @@ def _reach(mean: EstimateEntry | None) -> float:
 PARTS: Mapping[Part, Callable[[HessianRecord, Request, Criteria], bool]] = {
     "eigenvalues": _has_eigenvalues,
     "trace": _has_trace,
-    "layers": lambda record, *_: bool(record.layers),
-    "blocks": lambda record, *_: bool(record.blocks),
+    "layers": lambda record, request, _: _has_each(record.layers, request),
+    "blocks": lambda record, request, _: _has_each(record.blocks, request),
     "density": lambda record, *_: bool(record.density),
-    "preconditioned": lambda record, *_: bool(record.preconditioned and record.preconditioned.converged),
+    "preconditioned": _has_preconditioned,
     "cross_client": _has_clients,
 }
 """Of each part, whether a record has it as well as a request asks for it."""
