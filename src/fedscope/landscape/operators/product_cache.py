@@ -13,7 +13,7 @@ are computed and not kept.
 import hashlib
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -32,6 +32,7 @@ from fedscope.storage import atomic_file, read_bytes
 
 _COLUMNS = 64  # of a basis, that tell it from others
 _MOST = 1 << 36  # bytes of a file
+_TENSORS = ("vector", "forms", "onto")  # of a product; its other fields are numbers
 
 
 @dataclass
@@ -80,34 +81,24 @@ class Journaled(Wrapper):
         return self._base.diagonal_parts(probes, most)
 
     def _read(self, path: Path) -> list[Product] | None:
-        parts = {name: part.to(self.device) for name, part in read_arrays(path).items()}
-        if "vectors" not in parts:
+        columns: dict[str, Any] = {name: part.to(self.device) for name, part in read_arrays(path).items()}
+        if "vector" not in columns:
             return None
-        self._room.left -= sum(part.nbytes for part in parts.values())
-        vectors, errors = parts["vectors"].to(self.dtype), parts.get("errors")
-        forms, onto = parts.get("forms"), parts.get("onto")
+        self._room.left -= sum(column.nbytes for column in columns.values())
+        columns["vector"] = columns["vector"].to(self.dtype)
+        columns |= {name: columns[name].tolist() for name in ("error", "form_error")}
         return [
-            Product(
-                vector,
-                None if forms is None else forms[i],
-                None if onto is None else onto[i],
-                *(errors[i].tolist() if errors is not None else ()),
-            )
-            for i, vector in enumerate(vectors)
+            Product(**{"forms": None, **{name: column[i] for name, column in columns.items()}})
+            for i in range(len(columns["vector"]))
         ]
 
     def _write(self, path: Path, products: list[Product]) -> None:
-        parts = {
-            "vectors": [product.vector for product in products],
-            "forms": [product.forms for product in products if product.forms is not None],
-            "onto": [product.onto for product in products if product.onto is not None],
-            "errors": [
-                torch.tensor([product.error, product.form_error], dtype=torch.float64)
-                for product in products
-                if product.error or product.form_error
-            ],
+        columns = {field.name: [getattr(one, field.name) for one in products] for field in fields(Product)}
+        arrays = {
+            name: torch.stack(column) if name in _TENSORS else torch.tensor(column, dtype=torch.float64)
+            for name, column in columns.items()
+            if column[0] is not None
         }
-        arrays = {name: torch.stack(part) for name, part in parts.items() if part}
         self._room.left -= sum(array.nbytes for array in arrays.values())
         if self._room.left < 0:
             return

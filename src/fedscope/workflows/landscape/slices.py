@@ -1,10 +1,11 @@
 """Slices of weight space by name: what checkpoints mean for each kind, and the directions that it has."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint
@@ -165,16 +166,15 @@ def _eigen(problem: Problem, base: LossOperator, plane: Plane, session: Session)
     kind, seed, cache = plane.directions, problem.source.seed, session.cache
     question = {"eigenvectors": kind, "tol": plane.tol, "seed": seed}
     with session.stage(f"{problem.title}: eigenvectors, products") as progress:
-        known = {} if session.again else cache.vectors(base, question)
-        if known.keys() == {"values", "vectors", "converged"}:
-            vectors = known["vectors"].to(base.device, base.dtype)
-            pairs = replace(
-                Eigenpairs.bare(known["values"], vectors, 0, seed), converged=bool(known["converged"])
-            )
-        else:
+
+        def made() -> dict[str, Tensor]:
             operator, generator = cache.operator(base), torch_stream(seed, kind)
             pairs = top_eigenpairs(operator, k=2, tol=plane.tol, generator=generator, progress=progress)
             check_products(str(problem.path), operator, pairs.values)
-            kept = {"values": pairs.values, "vectors": pairs.vectors}
-            cache.keep_vectors(base, question, {**kept, "converged": torch.tensor(pairs.converged)})
-    return Slice(eigen_directions(pairs, name=kind), pairs.values.tolist(), pairs.converged)
+            converged = torch.tensor(pairs.converged)
+            return {"values": pairs.values, "vectors": pairs.vectors, "converged": converged}
+
+        found = cache.arrays(base, question, made, again=session.again)
+    vectors, values = found["vectors"].to(base.device, base.dtype), found["values"]
+    directions = eigen_directions(Eigenpairs.bare(values, vectors, 0, seed), name=kind)
+    return Slice(directions, values.tolist(), bool(found["converged"]))

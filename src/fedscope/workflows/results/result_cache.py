@@ -15,7 +15,7 @@ Paths in a result are relative to the registry, which may be moved.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from fedscope.records.saved_records import Kept, stored_record
 from fedscope.storage import expire, is_writable, read_text, remove_tree, write_text
 from fedscope.validation import Plain
 
+Arrays = Mapping[str, Tensor]
 _DAYS = 30
 
 
@@ -62,21 +63,21 @@ class ResultCache:
         self._used.add(folder)
         return Journaled(base, folder, below=self._folder.parent, room=self._room)
 
-    def vectors(self, op: LossOperator, request: dict[str, Any]) -> dict[str, Tensor]:
+    def arrays(
+        self, op: LossOperator, request: dict[str, Any], make: Callable[[], Arrays], *, again: bool
+    ) -> Arrays:
+        """Return an operator's eigenvectors of some weeks ago, or make and keep them."""
         path = self._folder and self._folder / "vectors" / key(op, request) / "pairs.npz"
-        return read_arrays(path) if path else {}
-
-    def keep_vectors(self, op: LossOperator, request: dict[str, Any], arrays: Mapping[str, Tensor]) -> None:
-        """Keep an operator's eigenvectors for some weeks, where the folder can be written to."""
-        if self._folder is None:
-            return
-        path = self._folder / "vectors" / key(op, request) / "pairs.npz"
-        below = self._folder.parent
-        if is_writable(path, below=below):
-            expire(path.parents[1], _DAYS, below=below)
+        found = read_arrays(path) if path and not again else {}
+        if found:
+            return found
+        made = make()
+        if path and self._folder and is_writable(path, below=self._folder.parent):
+            expire(path.parents[1], _DAYS, below=self._folder.parent)
             with suppress(OSError):
-                write_arrays(path, arrays, below=below)
+                write_arrays(path, made, below=self._folder.parent)
                 self.delete_products()
+        return made
 
     def result(self, key: str) -> Kept | None:
         path = self._folder and self._folder / f"{key}.json"
