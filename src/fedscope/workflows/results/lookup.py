@@ -1,8 +1,7 @@
 """Which parts of a request an earlier record answers: eigenvalues, trace, layers, blocks, density, clients.
 
-A record answers for weights and samples by their
-hashes, and for the estimators by its own errors: residuals, standard errors and intervals as small as are
-asked for now.
+A record answers for weights and samples by their hashes, and for the estimators by its own errors: residuals,
+standard errors and intervals as small as are asked for now.
 """
 
 import math
