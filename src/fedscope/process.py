@@ -9,7 +9,8 @@ import ctypes
 import re
 import resource
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,13 @@ def reuse_freed_memory(most: int = LIMIT) -> bool:
     except (AttributeError, OSError, TypeError):  # another C library, another system
         return False
     return bool(mallopt(M_MMAP_THRESHOLD, most) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+def seconds_of(work: Callable[[], torch.Tensor]) -> float:
+    """Return the seconds that a tensor takes to compute, on a GPU too."""
+    begun = time.perf_counter()
+    float(work().norm())  # which waits for a GPU
+    return time.perf_counter() - begun
 
 
 def resident_memory() -> int:

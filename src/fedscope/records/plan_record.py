@@ -27,13 +27,15 @@ class PlanRecord(Plain):
     parameters: Count  # that are differentiated in [parameters]
     samples: Count  # [samples]
     batches: Count  # [batches]
+    clients: Count  # that are compared besides [clients]
+    reused: list[str]  # parts of the request that a kept result has
     microbatch: Count  # samples of the largest graph [samples]
     graphs: Count  # in one pass over the data [graphs]
     kept: Count  # of them between products [graphs]
     memory: Count  # of the process at its peak, with a basis of so many rows [bytes]
     basis: BasisEntry  # the Krylov basis
     block: Count  # probes that share a pass over the data [probes]
-    products_most: Count  # that the searches give up at, but for a basis that a trace enlarges [products]
+    products: Count  # that what is not kept typically takes, but for those of clients [products]
     product_seconds: Finite  # that one product by batches took [s]
-    seconds_most: Finite  # of the most products [s]
+    seconds: Finite  # of all these products [s]
     limit: Count | None  # of ``--memory`` [bytes]

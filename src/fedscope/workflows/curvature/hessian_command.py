@@ -10,7 +10,13 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.plan_record import PlanRecord
 from fedscope.workflows.curvature.certified import Trail
-from fedscope.workflows.curvature.measure_curvature import curvature_of, measure
+from fedscope.workflows.curvature.measure_curvature import (
+    compared_clients,
+    curvature_of,
+    known_of,
+    measure,
+    result_name,
+)
 from fedscope.workflows.curvature.measurement_plan import check_planned, planned
 from fedscope.workflows.curvature.resources import resources_of
 from fedscope.workflows.progress import SILENT, Reporter
@@ -57,11 +63,11 @@ def curvature(
     with shared(Session.of(targets.registry, reporter, again=again)) as session:
         check_request(request, parallel=session.group is not None)  # before anything is read
         if memory:
-            check_planned(request)
+            check_planned(request, memory)
         found, trails = list[MeasuredCheckpoint](), defaultdict[Path | None, Trail](Trail)
         for problem in problems(targets, session.reporter):
             trail = trails[layout.run_of(problem.path)]
-            record = measure(problem, request, session, trail=trail, memory=memory, foretold=True)
+            record = measure(problem, request, session, trail=trail, memory=memory)
             found.append(MeasuredCheckpoint(problem, record, session.cache.file))
         return found if session.is_first else []
 
@@ -69,19 +75,20 @@ def curvature(
 def plans(
     targets: Targets, request: Request, reporter: Reporter = SILENT, *, memory: int | None = None
 ) -> list[PlanRecord]:
-    """Return what measuring each checkpoint would take, by itself in a process of its own.
-
-    Args:
-        targets: the checkpoints and samples.
-        request: what would be measured.
-        reporter: where progress and notes go.
-        memory: bytes that the process may take.
-    """
-    check_planned(request)
+    """Return what :func:`curvature` would take for each checkpoint, by itself in a process of its own."""
+    check_planned(request, memory)
     check_request(request, parallel=False)
+    request, session = replace(request, versions=versions()), Session.of(targets.registry, reporter)
     found = []
     for problem in problems(targets, reporter):
         resources = resources_of(problem, request, memory)
         operator = curvature_of(problem, request, None, resources)(problem.model, problem.batches)
-        found.append(planned(problem, request, operator, resources, limit=memory))
+        clients = compared_clients(problem, request)
+        name = result_name(problem, request, clients, operator, resources)
+        _, missing = known_of(problem, request, session, operator, clients.origin() if clients else None)
+        missing = frozenset() if session.cache.result(name) else missing
+        count = len(clients.numbers) if clients else 0
+        found.append(
+            planned(problem, request, operator, resources, missing=missing, clients=count, limit=memory)
+        )
     return found

@@ -29,9 +29,9 @@ from fedscope.streams import torch_stream
 from fedscope.workflows.curvature.as_published import AsPublished
 from fedscope.workflows.curvature.certified import Certified, Trail
 from fedscope.workflows.curvature.influential_samples import check_separable, with_influence
-from fedscope.workflows.curvature.measurement_plan import described, planned
+from fedscope.workflows.curvature.measurement_plan import choice
 from fedscope.workflows.curvature.record import Estimates, measured_record, problem_entry
-from fedscope.workflows.curvature.resources import BATCHES, Resources, is_long, resources_of
+from fedscope.workflows.curvature.resources import BATCHES, Resources, resources_of
 from fedscope.workflows.progress import Stage
 from fedscope.workflows.requests import Request, Resampling, check_request
 from fedscope.workflows.results.lookup import Criteria, Part, asked, asked_of, earlier, lacking, trimmed
@@ -59,7 +59,6 @@ def measure(
     name: str | None = None,
     trail: Trail | None = None,
     memory: int | None = None,
-    foretold: bool = False,
 ) -> HessianRecord:
     """Return the record of schema ``fedscope/hessian/1``.
 
@@ -74,9 +73,8 @@ def measure(
         name: of the kept result, which it replaces; None: by the operator and the request.
         trail: where a ``warm`` request's eigenvalues begin, and leave their eigenvectors.
         memory: bytes that the process may take; None: what the estimators take by themselves.
-        foretold: note what a long measurement will take, or one within a given ``memory``.
     """
-    group, cache = session.group, session.cache
+    group = session.group
     check_request(request, parallel=group is not None)
     participants = compared_clients(problem, request)
     resources = resources_of(problem, request, memory, group)
@@ -89,29 +87,54 @@ def measure(
         return with_influence(record, problem, operator, request.influence)
 
     if name is None:
-        name = key(operator, {**_question(problem, request, participants), **resources.entry})
-        found = None if session.again else cache.result(name)
+        name = result_name(problem, request, participants, operator, resources)
+        found = None if session.again else session.cache.result(name)
         if isinstance(found, HessianRecord):
             return finished(found.edited(checkpoint=problem.checkpoint, reused=True))
     origin = participants.origin() if participants else None
+    known, missing = known_of(problem, request, session, operator, origin, more_probes=more_probes)
+    if known and not missing:
+        record = _of_clients(trimmed(known, request), origin).edited(checkpoint=problem.checkpoint)
+    else:
+        if memory:
+            place = "file" if resources.basis_folder else "memory"
+            line = choice(problem.title, operator.plan, resources.rows or 0, place, resources.block or 1)
+            session.reporter.note(line)
+        made = _measured(
+            problem, request, participants, session, operator, curvature, missing, trail, resources
+        )
+        record = HessianRecord.read(finite(measured_record(problem, request, made, known)))
+        record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
+    session.cache.finish(name, record)
+    return finished(record.edited(reused=not missing))
+
+
+def result_name(
+    problem: Problem,
+    request: Request,
+    participants: Participants | None,
+    operator: LossOperator,
+    resources: Resources,
+) -> str:
+    return key(operator, {**_question(problem, request, participants), **resources.entry})
+
+
+def known_of(
+    problem: Problem,
+    request: Request,
+    session: Session,
+    operator: LossOperator,
+    origin: ClientOrigin | None,
+    *,
+    more_probes: bool = False,
+) -> tuple[HessianRecord | None, Set[Part]]:
+    """Return the kept record that has most of a request, and what it lacks."""
     criteria = _criteria(problem, request, origin, operator, more_probes=more_probes)
-    known = None if session.again else earlier(cache.results(problem.sha256), request, criteria)
+    known = None if session.again else earlier(session.cache.results(problem.sha256), request, criteria)
     missing = lacking(known, request, criteria)
     if known and missing and known.batch_sizes != (operator.weights or ()):
-        known, missing = None, asked(request)  # samples dealt otherwise: both do not go into one record
-    if known and not missing:
-        known = _of_clients(trimmed(known, request), origin).edited(checkpoint=problem.checkpoint)
-        cache.finish(name, known)
-        return finished(known.edited(reused=True))
-    if foretold and request.certified and not participants and (memory or is_long(operator)):
-        plan = planned(problem, request, operator, resources, limit=memory)
-        for line in described(plan):
-            session.reporter.note(line)
-    made = _measured(problem, request, participants, session, operator, curvature, missing, trail, resources)
-    record = HessianRecord.read(finite(measured_record(problem, request, made, known)))
-    record = _of_clients(record, origin).edited(operator_sha256=identity(operator))
-    cache.finish(name, record)
-    return finished(record.edited(reused=False))
+        return None, asked(request)  # samples dealt otherwise: both do not go into one record
+    return known, missing
 
 
 def _of_clients(record: HessianRecord, origin: ClientOrigin | None) -> HessianRecord:

@@ -1,38 +1,34 @@
-"""What a measurement will take: memory counted from one step, and the seconds of a product.
+"""What a measurement will take: memory counted from sizes, and the seconds of a product."""
 
-Two Lanczos steps are taken as in the measurement. They build the graphs that it keeps, and show what the
-process takes with them and how long a product lasts. What grows afterwards is counted
-(:class:`fedscope.workflows.curvature.resources.Vectors`). How many products a certified λ_max takes depends
-on the spectrum, and those of a trace on its variance: only the most are known before.
-"""
-
-import time
+from collections.abc import Set
 
 import torch
 
-from fedscope.choices import MAX_PROBES, MIN_PROBES
+from fedscope.choices import MIN_PROBES
 from fedscope.errors import UserError
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import block_size
+from fedscope.landscape.operators.products.graph_cache import GraphPlan
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.landscape.spectral.deflation import affordable
-from fedscope.landscape.spectral.krylov.lanczos import Lanczos
-from fedscope.landscape.spectral.krylov.ritz import most_products
 from fedscope.landscape.spectral.layer_blocks import block_patterns, layer_patterns
 from fedscope.landscape.spectral.slq_density import PROBES, STEPS
-from fedscope.process import peak_gpu_memory, peak_memory
+from fedscope.process import peak_gpu_memory, peak_memory, seconds_of
 from fedscope.records.plan_record import PLAN_SCHEMA, PlanRecord
-from fedscope.workflows.curvature.resources import ROWS, Resources, Vectors
-from fedscope.workflows.progress import duration
+from fedscope.workflows.curvature.resources import ROWS, Resources, Vectors, size_text
+from fedscope.workflows.progress import about
 from fedscope.workflows.requests import Request
+from fedscope.workflows.results.lookup import Part, asked
 from fedscope.workflows.sources.problem import Problem
 
+SEARCH, FURTHER = 15, 5  # typical products of a certified λ_max, and of each eigenpair more
 
-def check_planned(request: Request) -> None:
-    if not request.certified or request.clients:
+
+def check_planned(request: Request, memory: int | None) -> None:
+    if not request.certified or (memory and request.clients):
         raise UserError(
-            "--dry-run and --memory are for fedscope's own estimators of one network: drop --engine, "
-            "--reading code and --clients (--figure of kind clients)"
+            "--dry-run and --memory are for fedscope's own estimators, --memory for those of one network: "
+            "drop --engine and --reading code, and with --memory --clients (--figure of kind clients)"
         )
 
 
@@ -42,21 +38,23 @@ def planned(
     operator: LossOperator,
     resources: Resources,
     *,
+    missing: Set[Part],
+    clients: int,
     limit: int | None = None,
 ) -> PlanRecord:
-    """Return what measuring the request takes, at four products.
-
-    Args:
-        problem: network, loss and samples.
-        request: what is to be measured.
-        operator: the one to be measured.
-        resources: what has been chosen.
-        limit: bytes that they were chosen for.
-    """
-    seconds, first, with_forms = _steps(operator, resources)
-    n, plan = operator.shape[0], operator.plan
+    """Return what it takes to measure what is ``missing``, beside so many clients that are compared."""
+    n, d, plan = operator.shape[0], operator.dtype.itemsize, operator.plan
+    v = torch.ones(n, dtype=operator.dtype, device=operator.device)
+    seconds_of(lambda: operator @ v)  # which makes the graphs
+    seconds = seconds_of(lambda: operator @ v)
+    operator.sample_forms(v)
+    products = _products(request, operator, missing)
     rows = min(n, resources.rows or n, max(ROWS, STEPS if request.density else 0))
-    most = _most(request, operator)
+    block, vectors = resources.block or block_size(n), Vectors(n, d, len(operator.weights or ()))
+    grown = affordable(operator) if resources.trace_rows is None else resources.trace_rows
+    kept = MIN_PROBES if grown and not request.probes else PROBES * request.density
+    beside = vectors.probes(block) + vectors.kept(kept) + 2 * d * n * request.eigenpairs
+    peak = peak_gpu_memory() if operator.device.type == "cuda" else peak_memory()
     return PlanRecord.read(
         {
             "schema": PLAN_SCHEMA,
@@ -65,81 +63,57 @@ def planned(
             "parameters": n,
             "samples": problem.batches.samples,
             "batches": len(operator.weights or ()),
+            "clients": clients,
+            "reused": sorted(asked(request) - missing),
             "microbatch": plan.microbatch,
             "graphs": plan.graphs,
             "kept": plan.kept,
-            "memory": _peak_of(operator, request, resources, rows, first, with_forms),
+            "memory": peak + vectors.basis(rows, in_file=resources.basis_folder is not None) + beside,
             "basis": {
                 "place": "file" if resources.basis_folder else "memory",
                 "rows": rows,
-                "bytes": (rows + 1 + SKETCH) * n * operator.dtype.itemsize,
+                "bytes": (rows + 1 + SKETCH) * n * d,
             },
-            "block": resources.block or block_size(n),
-            "products_most": most,
+            "block": block,
+            "products": products,
             "product_seconds": seconds,
-            "seconds_most": most * seconds,
+            "seconds": products * seconds,
             "limit": limit,
         }
     )
 
 
-def _steps(operator: LossOperator, resources: Resources) -> tuple[float, int, int]:
-    """Return the seconds of a product, and the largest memory so far without and with the samples' forms."""
-    generator = torch.Generator().manual_seed(0)
-    start = torch.randn(operator.shape[0], generator=generator, dtype=torch.float64)
-    krylov = Lanczos(
-        operator, start, generator=generator, by_batch=True, sketched=SKETCH, folder=resources.basis_folder,
-        capacity=3,
-    )  # fmt: skip
-    del start
-    krylov.step()
-    begun = time.perf_counter()
-    if operator.shape[0] > 1:
-        krylov.step()
-    seconds, first = time.perf_counter() - begun, _peak(operator)
-    operator.sample_forms(torch.ones(operator.shape[0], dtype=operator.dtype))
-    return seconds, first, _peak(operator)
-
-
-def _peak(operator: LossOperator) -> int:
-    return peak_gpu_memory() if operator.device.type == "cuda" else peak_memory()
-
-
-def _peak_of(
-    operator: LossOperator, request: Request, resources: Resources, rows: int, first: int, forms: int
-) -> int:
-    """Return the bytes of the peak: those of two steps, and by how much basis and probes exceed theirs.
-
-    Where a trace may enlarge its basis, probes are kept.
-    """
-    n, d = operator.shape[0], operator.dtype.itemsize
-    vectors, in_file = Vectors(n, d, len(operator.weights or ())), resources.basis_folder is not None
-    grown = affordable(operator) if resources.trace_rows is None else resources.trace_rows
-    kept = MIN_PROBES if not request.probes and grown else PROBES * request.density
-    probes = vectors.probes(resources.block or block_size(n)) + vectors.kept(kept)
-    probes += 2 * d * n * request.eigenpairs
-    known = resources.rows is not None
-    basis = vectors.basis(rows, in_file=in_file, at_once=known) - vectors.basis(2, in_file=in_file)
-    return first + basis + max(forms - first, probes - vectors.step(), 0)
-
-
-def _most(request: Request, operator: LossOperator) -> int:
-    """Return the products that the searches give up at; what a trace's basis takes is not among them."""
-    parts = len(layer_patterns(operator.names)) * request.layers
-    parts += len(block_patterns(operator.names)) * request.blocks + request.preconditioned
-    most = most_products(request.eigenpairs) + parts * most_products(1)
-    return most + (request.probes or MAX_PROBES) + PROBES * STEPS * request.density
+def _products(request: Request, operator: LossOperator, missing: Set[Part]) -> int:
+    """Return the products that what is missing typically takes, but for those of clients."""
+    typical: dict[Part, int] = {
+        "eigenvalues": SEARCH + FURTHER * (request.eigenpairs - 1),
+        "trace": request.probes or MIN_PROBES,
+        "layers": SEARCH * len(layer_patterns(operator.names)),
+        "blocks": SEARCH * len(block_patterns(operator.names)),
+        "density": PROBES * STEPS,
+        "preconditioned": SEARCH,
+    }
+    searched: set[Part] = {"eigenvalues"} if "trace" in missing else set()  # by whose basis it is deflated
+    return sum(count for part, count in typical.items() if part in missing | searched)
 
 
 def described(plan: PlanRecord) -> list[str]:
-    basis, most = plan.basis, plan.products_most
-    return [
-        f"{plan.title}: peak memory up to about {_size(plan.memory)}; products of "
-        f"{plan.product_seconds:.2g} s, at most {most:,} in {duration(plan.seconds_most)}",
-        f"{plan.title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis "
-        f"of {basis.rows} rows in {basis.place}, {plan.block} probes together",
+    title, parts = plan.title, " and ".join(plan.reused)
+    lines = [
+        f"{title}: {plan.samples:,} samples, {plan.parameters:,} parameters",
+        f"{title}: peak memory up to about {size_text(plan.memory)}; products of "
+        f"{plan.product_seconds:.2g} s, typically {plan.products:,} in {about(plan.seconds)}",
+        choice(title, plan, plan.basis.rows, plan.basis.place, plan.block),
     ]
+    if parts:
+        lines.append(f"{title}: {parts} are taken from a kept result")
+    if plan.clients:
+        lines.append(f"{title}: H_N and H_D of {plan.clients} clients besides, by products of their own")
+    return lines
 
 
-def _size(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+def choice(title: str, plan: GraphPlan | PlanRecord, rows: int, place: str, block: int) -> str:
+    return (
+        f"{title}: {plan.microbatch} samples at a time, {plan.kept} of {plan.graphs} graphs kept, basis of "
+        f"{rows} rows in {place}, {block} probes together"
+    )

@@ -16,7 +16,6 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.operators.basis.row_space import HELD, WHOLE
 from fedscope.landscape.operators.batch_mean import IMAGES
-from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import BLOCK
 from fedscope.landscape.spectral.data_error import SKETCH
 from fedscope.workflows.requests import Request
@@ -25,11 +24,8 @@ from fedscope.workflows.sources.problem import Problem
 ROWS = 64  # of a basis that is not restarted: certified values of trained networks take 10 to 50
 LEAST_ROWS = 20  # and two for each pair
 BATCHES = 16  # that tell the data's errors, on a CPU; there small ones are as fast
-_LONG = 1 << 31  # parameters times samples
-_BESIDE = SKETCH + 1  # rows of a basis beside those that are used: the sketch's signs, and the next
 _APART = 32 << 20  # bytes of a vector that is freed at once, and not kept in the heap between others
 _HEAP = 0.9  # of the memory; the rest is lost between the heap's blocks, where vectors are among them
-_PROGRAM = 256 << 20  # bytes that a process takes before it has samples
 _WIDE = 8  # bytes of a float64
 _GRAPHS = 64 << 20  # least bytes that are left to graphs before another storage is tried
 
@@ -64,8 +60,7 @@ class Vectors:
         d = self.itemsize
         waiting = min(self.batches * d, max(IMAGES // self.n, d))
         product = 2 * _WIDE + 2 * d + waiting * (1 if waiting == d else 2)
-        orthogonalised = d + 3 * _WIDE
-        return self.n * max(product, orthogonalised)
+        return self.n * max(product, d + 3 * _WIDE)
 
     def probes(self, block: int) -> int:
         """Return the bytes of a block of probes: sums, a batch's products, the projections, the products."""
@@ -76,23 +71,10 @@ class Vectors:
         """Return the bytes of probes that are kept with their products: a first stage's, or a density's."""
         return self.n * 2 * self.itemsize * probes
 
-    def basis(self, rows: int, *, in_file: bool = False, at_once: bool = True) -> int:
-        """Return the bytes in memory of so many rows while they are made, the sketch's signs included.
-
-        Unless room is made for all of them ``at_once``, room for twice as many is made, and filled, where
-        there is none for one more.
-        """
-        if in_file:
-            return min(HELD, self.n * self.itemsize * (rows + SKETCH))
-        full = 1 << (max(1, rows) - 1).bit_length() >> 1  # rows when room was made last
-        held = rows + 1 + SKETCH
-        most = held if at_once else max(held, 2 * (full + SKETCH))
-        return self.n * self.itemsize * most
-
-
-def is_long(operator: LossOperator) -> bool:
-    """Say whether a measurement is so long that a plan's few products do not count: minutes, on a CPU."""
-    return operator.shape[0] * sum(operator.weights or ()) >= _LONG
+    def basis(self, rows: int, *, in_file: bool = False) -> int:
+        """Return the bytes in memory of so many rows, the next one and the sketch's signs included."""
+        size = self.n * self.itemsize * (rows + 1 + SKETCH)
+        return min(HELD, size) if in_file else size
 
 
 def resources_of(
@@ -110,19 +92,18 @@ def resources_of(
     named = chosen(trained, request.parameters or None)
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
     batches = max(min(BATCHES, problem.batches.samples), len(problem.batches))
-    vectors = Vectors(n, d, batches)
     process.reuse_freed_memory(_APART)
     base = torch.tensor(process.resident_memory(), device=named[0][1].device)
     if group is not None:
         dist.all_reduce(base, dist.ReduceOp.MAX, group=group)
-    return fitting(memory, int(base), vectors, pairs=request.eigenpairs)
+    return fitting(memory, int(base), Vectors(n, d, batches), pairs=request.eigenpairs)
 
 
 def fitting(memory: int, base: int, vectors: Vectors, *, pairs: int) -> Resources:
     """Return how to stay within ``memory`` bytes of the whole process.
 
-    The basis is kept in memory if it fits, else in a file if the disk has room; it is restarted where even
-    that does not fit. What is left over is for the graphs.
+    The basis is kept in memory if it fits, else in a file if the disk has room, else it is restarted. Half of
+    what is left over is for the graphs, half for what a product makes of one.
 
     Args:
         memory: of the whole process.
@@ -130,45 +111,35 @@ def fitting(memory: int, base: int, vectors: Vectors, *, pairs: int) -> Resource
         vectors: of the operator.
         pairs: eigenpairs that are wanted.
     """
-    n, d = vectors.n, vectors.itemsize
-    least, rows = (min(n, most) for most in (LEAST_ROWS + 2 * pairs, max(ROWS, LEAST_ROWS + 2 * pairs)))
-    share = 1.0 if d * n >= _APART else _HEAP
+    n, row = vectors.n, vectors.n * vectors.itemsize
+    least = min(n, LEAST_ROWS + 2 * pairs)
+    rows, folder = min(n, max(ROWS, least)), None
+    share = 1.0 if row >= _APART else _HEAP
     # The operator's copies of the weights, a product as autograd gives it; the eigenvectors that wait beside
     # a trace, and the row that would come next.
-    beside = (4 + pairs + 1) * d * n
-    fixed = base + beside + max(vectors.step(), vectors.probes(1)) + _GRAPHS
+    fixed = base + (4 + pairs + 1) * row + max(vectors.step(), vectors.probes(1)) + _GRAPHS
     room = int(share * memory) - fixed
-    folder, rows = _basis(room, vectors, rows, least)
+    if vectors.basis(rows) > room:
+        place = Path(tempfile.gettempdir())
+        on_disk = 2 * (rows + 1 + SKETCH) * row + vectors.batches * row  # for two bases
+        if vectors.basis(rows, in_file=True) <= room and on_disk <= shutil.disk_usage(place).free:
+            folder = place
+        else:
+            rows = room // row - 1 - SKETCH
     if rows < least:
         needed = (fixed + vectors.basis(least)) / share
         raise UserError(
-            f"--memory {_shown(memory)} is too little for {n:,} parameters: give {_shown(needed)} or more, a "
-            f"folder on a disk with more room (TMPDIR), {_fewer(base, share * (needed - memory))}or a block "
-            "of --parameters"
+            f"--memory {size_text(memory)} is too little for {n:,} parameters beside the {size_text(base)} "
+            f"of program, network and samples: give {size_text(needed)} or more, a folder on a disk with "
+            "more room (TMPDIR), fewer --samples, or a block of --parameters"
         )
     left = room + _GRAPHS - vectors.basis(rows, in_file=folder is not None)
     block = next(b for b in range(BLOCK, 0, -1) if b == 1 or vectors.probes(b) <= vectors.step() + left // 2)
     left -= max(0, vectors.probes(block) - max(vectors.step(), vectors.probes(1)))
     enlarged = vectors.kept() <= left // 2
-    graphs = (left - (vectors.kept() if enlarged else 0)) // 2  # the other half: what a product makes of one
+    graphs = (left - (vectors.kept() if enlarged else 0)) // 2
     return Resources(graphs, folder, rows, block, rows if enlarged else 0)
 
 
-def _basis(room: int, vectors: Vectors, rows: int, least: int) -> tuple[Path | None, int]:
-    """Return a file's folder, None where the rows fit in memory or no disk has room; and how many fit."""
-    row, folder = vectors.n * vectors.itemsize, Path(tempfile.gettempdir())
-    if vectors.basis(rows) <= room:
-        return None, rows
-    free = shutil.disk_usage(folder).free // 2 - vectors.batches * row  # for one of two bases
-    on_disk = free // row - 1 - _BESIDE
-    if vectors.basis(rows, in_file=True) <= room and on_disk >= least:
-        return folder, min(rows, on_disk)
-    return None, min(rows, room // row - _BESIDE)
-
-
-def _fewer(base: int, short: float) -> str:
-    return "fewer --samples, " if base - _PROGRAM >= short else ""
-
-
-def _shown(size: float) -> str:
+def size_text(size: float) -> str:
     return f"{size / 2**30:.3g}G" if size >= 2**30 else f"{size / 2**20:.0f}M"

@@ -1,7 +1,7 @@
 """The loss around the checkpoints that targets name: what `fedscope plot-landscape` draws, and takes."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import prod
@@ -15,6 +15,7 @@ from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.landscape.operators.hessian_operator import Hessian
 from fedscope.landscape.surfaces.directions import random_directions
 from fedscope.landscape.surfaces.surface import surface
+from fedscope.process import seconds_of
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.records.landscape_record import LandscapeRecord
 from fedscope.records.saved_records import Analysis
@@ -177,11 +178,5 @@ def _outlook(problem: Problem, plane: Plane, *, own: bool) -> Outlook:
     if operator is None:
         return Outlook(problem.title, prod(sizes), each, None)
     v = torch.ones(operator.shape[0], dtype=operator.dtype, device=operator.device)
-    _seconds(lambda: operator @ v)  # which makes the graphs
-    return Outlook(problem.title, prod(sizes), each, _seconds(lambda: operator @ v))
-
-
-def _seconds(work: Callable[[], torch.Tensor]) -> float:
-    begun = time.perf_counter()
-    float(work().norm())  # which waits for a GPU
-    return time.perf_counter() - begun
+    seconds_of(lambda: operator @ v)  # which makes the graphs
+    return Outlook(problem.title, prod(sizes), each, seconds_of(lambda: operator @ v))
