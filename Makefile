@@ -84,7 +84,7 @@ notebooks: $(STAMP)
 	cd notebooks && PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/jupytext --quiet --to ipynb --set-kernel python3 --execute *.py
 
 # What an installation with the extras consists of, as CycloneDX; two that install the same differ in no byte.
-EXTRAS := train,report,hub,tensorboard,wandb,mlflow,lightning
+EXTRAS := train,report,hub,tensorboard,wandb,mlflow
 sbom: $(STAMP)
 	$(PIP) cyclonedx-bom
 	$(PYTHON) -m venv --clear build/sbom

@@ -31,7 +31,7 @@ def imported(recipe: Block) -> set[str]:
             names |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             names.add(str(node.module))
-    return {name.split(".")[0] for name in names} - {"mine"}
+    return {name.split(".")[0] for name in names} - {"mine", "registered"}
 
 
 def lacking(recipe: Block) -> list[str]:

@@ -156,7 +156,7 @@ def test_a_missing_package_is_told_with_its_extra(line: str, extra: str, said: A
 def test_every_module_can_be_imported_or_names_its_extra(said: Any) -> None:
     refused = said[1]
     assert {name.split(".")[1] for name in refused} == {
-        "adoption", "api", "report", "reproduce", "workflows",
+        "api", "report", "reproduce", "workflows",
     }  # fmt: skip
     assert all("pip install 'fedscope[" in text for text in refused.values()), refused
     assert "fedscope.landscape" not in " ".join(refused)
@@ -180,7 +180,7 @@ def test_a_fault_inside_the_package_is_no_missing_extra() -> None:
 def test_the_whole_is_in_all_and_tests_need_no_more() -> None:
     extras = PROJECT["optional-dependencies"]
     (whole,) = map(Requirement, extras["all"])
-    assert whole.extras | {"all", "docs", "hub", "notebooks", "pfl", "test"} == set(extras)  # remote has hub
+    assert whole.extras | {"all", "docs", "hub", "notebooks", "test"} == set(extras)  # remote has hub
     assert next(Requirement(one) for one in extras["test"]).extras <= whole.extras | {"docs", "hub"}
 
 

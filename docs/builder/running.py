@@ -14,7 +14,8 @@ SHOWN = "output_{}.txt"  # what a block printed that a page shows
 
 # blocks that are shown and not run here, by page and file, and where they are run instead
 ELSEWHERE: Mapping[tuple[str, str], str] = {
-    ("callbacks.md", "simulate.py"): "tests/adoption/test_pfl.py, where pfl is installed",
+    ("callbacks.md", "older_flower.py"): "tests/adoption/test_flower.py, beside a stand-in",
+    ("coming_from/pfl.md", "simulate.py"): "tests/adoption/test_pfl.py, where pfl is installed",
     ("foreign.md", "client_app.py"): "tests/adoption/flower_app.py, where Flower is installed",
     ("foreign.md", "server_app.py"): "tests/adoption/flower_app.py, where Flower is installed",
 }

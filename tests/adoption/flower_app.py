@@ -1,16 +1,11 @@
-"""A Flower app whose rounds are registered: `python flower_app.py message|legacy REGISTRY`."""
+"""A Flower app whose rounds are registered: `python flower_app.py message REGISTRY`."""
 
 import sys
 from pathlib import Path
 
 import torch
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
-from flwr.common import ndarrays_to_parameters
-from flwr.server import ServerApp as LegacyServerApp
-from flwr.server import ServerAppComponents, ServerConfig
-from flwr.server.strategy import FedAvg as LegacyFedAvg
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAdam
 from flwr.simulation import run_simulation
@@ -77,42 +72,7 @@ def serve(grid: Grid, _context: Context) -> None:
     torch.save(dict(result.arrays.to_torch_state_dict()), Path(sys.argv[2]) / "result.pt")
 
 
-class Old(NumPyClient):
-    def __init__(self, client: int) -> None:
-        self.client = client
-
-    def fit(self, parameters, config):  # type: ignore[no-untyped-def]
-        model = network()
-        names = model.state_dict()
-        model.load_state_dict({n: torch.from_numpy(a) for n, a in zip(names, parameters, strict=True)})
-        samples = trained(model, self.client)
-        arrays = [tensor.numpy() for tensor in model.state_dict().values()]
-        return arrays, samples, {"partition-id": self.client}
-
-
-def components(_context: Context) -> ServerAppComponents:
-    first = ndarrays_to_parameters([tensor.numpy() for tensor in network().state_dict().values()])
-    strategy = watch(
-        LegacyFedAvg(
-            fraction_evaluate=0.0,
-            min_available_clients=CLIENTS,
-            initial_parameters=first,
-            evaluate_fn=lambda round, _arrays, _config: (2.0, {"accuracy": 0.25 * round}),
-        ),
-        "legacy",
-        model=network(),
-        dataset="my digits",
-        registry=sys.argv[2],
-        clients="last",
-        rounds=ROUNDS,
-    )
-    return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=ROUNDS))
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "legacy":
-        server_app = LegacyServerApp(server_fn=components)
-        client_app = ClientApp(lambda context: Old(int(context.node_config["partition-id"])).to_client())
     run_simulation(
         server_app,
         client_app,

@@ -15,6 +15,8 @@ from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.main import call
 from fedscope.errors import UserError
+from fedscope.models.catalogue import build
+from tests.adoption.recipes import recipe
 
 PYTHON = os.environ.get("FEDSCOPE_FLOWER_PYTHON", sys.executable)  # flwr and the pins exclude each other
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -107,7 +109,35 @@ def test_a_name_that_is_taken_is_counted_up(tmp_path: Path) -> None:
     assert {row["name"] for row in RunRegistry(tmp_path).rows()} == {"app", "app-2"}
 
 
-@pytest.fixture(scope="module", params=["message", "legacy"])
+def test_a_strategy_of_the_older_interface_is_refused_and_registered_by_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Older:
+        def aggregate_fit(self, _round: int, results: Any, _failures: Any) -> tuple[Any, dict[str, float]]:
+            return results, {"train_loss": 0.5}
+
+    with pytest.raises(UserError, match=r"Older takes no messages.*flwr\.serverapp.*aggregate_fit"):
+        watch(Older(), "app", model=nn.Linear(3, 2), dataset="mine", registry=tmp_path)
+    parts: dict[str, dict[str, Any]] = {
+        "flwr": {}, "flwr.server": {}, "flwr.server.strategy": {"FedAvg": Older},
+        "flwr.common": {"parameters_to_ndarrays": list},
+    }  # fmt: skip
+    for name, content in parts.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**content))
+    monkeypatch.chdir(tmp_path)
+    strategy = recipe("callbacks.md", "older_flower.py").Registered()
+    state = build("mlp_digits", 10, 1, torch.Generator().manual_seed(0)).state_dict()
+    sent = [tensor.numpy() for tensor in state.values()]
+    assert strategy.aggregate_fit(1, sent, []) == (sent, {"train_loss": 0.5})
+    assert strategy.aggregate_fit(2, None, []) == (None, {"train_loss": 0.5})
+    strategy.register.finish()
+    run = RunRegistry(tmp_path / "checkpoints").run("my-run")
+    assert [(m.round, m.train_loss) for m in run.metrics()] == [(1, 0.5)]
+    found = load_checkpoint(run.final).state
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
+@pytest.fixture(scope="module", params=["message"])
 def simulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The run of a real Flower simulation, three clients of digits for two rounds."""
     if subprocess.run([PYTHON, "-c", "import flwr, ray"], capture_output=True).returncode:
@@ -138,14 +168,9 @@ def test_a_real_simulation_is_registered(simulated: RunFolder) -> None:
     assert sum(u.info.samples or 0 for u in uploads) == 1437
     first = load_checkpoint(simulated.after_round(1))
     assert (first.info.round, final.info.round) == (1, 2)
-    result = simulated.folder.parent / "result.pt"
-    if result.exists():  # what the strategy itself returned, by Adam on the server
-        returned = torch.load(result, weights_only=True)
-        assert all(torch.equal(final.state[name], returned[name]) for name in returned)
-    else:  # FedAvg's mean of the uploads
-        for name, tensor in final.state.items():
-            mean = sum(u.state[name].double() * ((u.info.samples or 0) / 1437) for u in uploads)
-            assert torch.allclose(tensor.double(), torch.as_tensor(mean), atol=1e-6)
+    result = simulated.folder.parent / "result.pt"  # what the strategy itself returned, by Adam on the server
+    returned = torch.load(result, weights_only=True)
+    assert all(torch.equal(final.state[name], returned[name]) for name in returned)
 
 
 @pytest.mark.slow
@@ -153,21 +178,7 @@ def test_a_real_simulation_is_analysed(
     simulated: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "simulated_app.py").write_text(
-        "import torch\n"
-        "from fedscope.data.sets.dataset_catalogue import load, pipeline\n"
-        "from fedscope.models.catalogue import build\n"
-        "def net():\n    return build('mlp_digits', 10, 1, torch.Generator())\n"
-        "def data():\n"
-        "    split = load('digits').train\n"
-        "    return [(pipeline('digits')[1].test(split.images, torch.arange(64)), split.labels[:64])]\n"
-    )
-    own = (
-        ("--model", "simulated_app:net", "--data", "simulated_app:data")
-        if simulated.name == "legacy"
-        else ("--samples", "64")
-    )
-    few = (*own, "--registry", str(simulated.folder.parent), "--threads", "1")
+    few = ("--samples", "64", "--registry", str(simulated.folder.parent), "--threads", "1")
     name = simulated.name
     assert call(("runs", "list", "--registry", str(simulated.folder.parent))) == 0
     probes = ("--probes", "4", "--clients", "--client-data", "global", "--client-probes", "4")

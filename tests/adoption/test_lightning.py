@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.checkpoints.verification.verify import verify_run
+from tests.adoption.recipes import recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, devices and loggers
 
@@ -51,13 +52,11 @@ def kind() -> Any:
 
 
 def registering(name: str, **given: Any) -> Any:
-    """The callback, which imports Lightning."""
-    from fedscope.adoption.lightning import RegisterEpochs
-
-    return RegisterEpochs(name, dataset="mine", **given)
+    """The page's callback, which imports Lightning."""
+    return recipe("coming_from/lightning.md", "registered.py").RegisterEpochs(name, dataset="mine", **given)
 
 
-def fitted(folder: Path, epochs: int, **given: Any) -> tuple[Any, Any]:
+def fitted(folder: Path, epochs: int, *, validated: bool = True, **given: Any) -> tuple[Any, Any]:
     """Train for some epochs with the callback."""
     inputs = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
     data = DataLoader(TensorDataset(inputs, (inputs[:, 0] > 0).long()), batch_size=16)
@@ -69,13 +68,13 @@ def fitted(folder: Path, epochs: int, **given: Any) -> tuple[Any, Any]:
     trainer = Trainer(
         max_epochs=epochs, accelerator="cpu", callbacks=[register], enable_model_summary=False, **quiet
     )
-    trainer.fit(module, data, data)
+    trainer.fit(module, data, data if validated else None)
     return module, register
 
 
 def test_every_epoch_is_a_round_with_its_scores(tmp_path: Path) -> None:
     module, register = fitted(tmp_path, 3)
-    run = register.run
+    run = register.recorder.run
     metrics = run.metrics()
     assert [m.round for m in metrics] == [1, 2, 3]
     assert all(m.accuracy is not None and m.train_loss is not None and m.loss is None for m in metrics)
@@ -87,13 +86,13 @@ def test_every_epoch_is_a_round_with_its_scores(tmp_path: Path) -> None:
     assert not list(verify_run(run))
 
 
-def test_a_round_of_several_epochs_and_the_rest(tmp_path: Path) -> None:
-    _, register = fitted(tmp_path, 5, every=2, logged={"accuracy": "val_acc"})
-    metrics = register.run.metrics()
-    assert [m.round for m in metrics] == [1, 2, 3]
-    assert all(m.train_loss is None for m in metrics)
+def test_an_epoch_without_scores_is_a_round_and_the_run_is_finished(tmp_path: Path) -> None:
+    _, register = fitted(tmp_path, 5, validated=False)
+    metrics = register.recorder.run.metrics()
+    assert [m.round for m in metrics] == [1, 2, 3, 4, 5]
+    assert all(m.accuracy is None and m.train_loss is not None for m in metrics)
     (row,) = RunRegistry(tmp_path).rows()
-    assert (row["status"], row["done"]) == ("finished", 3)
+    assert (row["status"], row["done"]) == ("finished", 5)
 
 
 def test_only_the_first_process_registers(tmp_path: Path) -> None:
@@ -105,4 +104,4 @@ def test_only_the_first_process_registers(tmp_path: Path) -> None:
 
     register.on_train_epoch_end(Other(), nn.Linear(3, 2))
     register.on_train_end(Other(), nn.Linear(3, 2))
-    assert register.run is None
+    assert register.recorder.run is None

@@ -1,9 +1,7 @@
-"""A pfl simulation whose central iterations are registered: by pfl's hooks, and with pfl where it is."""
+"""A pfl simulation registered by the page's callback: by pfl's hooks, and with pfl where it is."""
 
 import functools
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,20 +13,16 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.verification.verify import verify_run
-from fedscope.errors import UserError
+from tests.adoption.recipes import recipe
 
-ADAPTER = "fedscope.adoption.pfl"
+RECIPE = ("coming_from/pfl.md", "registered.py")
 
 
 def stand_in() -> dict[str, ModuleType]:
-    """Return what the adapter imports of pfl."""
-    place = SimpleNamespace(global_rank=0, world_size=1)
+    """Return what the recipe imports of pfl."""
     parts: dict[str, dict[str, Any]] = {
-        "pfl": {}, "pfl.callback": {}, "pfl.internal": {}, "pfl.internal.ops": {}, "pfl.postprocessor": {},
+        "pfl": {}, "pfl.callback": {}, "pfl.postprocessor": {},
         "pfl.callback.base": {"TrainingProcessCallback": type("Callback", (), {})},
-        "pfl.internal.ops.selector": {
-            "get_default_framework_module": lambda: SimpleNamespace(distributed=place)
-        },
         "pfl.metrics": {"Metrics": dict, "get_overall_value": float},
         "pfl.postprocessor.base": {"Postprocessor": type("Postprocessor", (), {})},
     }  # fmt: skip
@@ -40,13 +34,11 @@ def stand_in() -> dict[str, ModuleType]:
 
 
 @pytest.fixture
-def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module, imported beside the stand-in."""
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The recipe, run beside the stand-in."""
     for name, module in stand_in().items():
         monkeypatch.setitem(sys.modules, name, module)
-    sys.modules.pop(ADAPTER, None)
-    yield import_module(ADAPTER)
-    del sys.modules[ADAPTER]
+    return recipe(*RECIPE)
 
 
 class Trained(nn.Module):
@@ -85,32 +77,13 @@ def test_rounds_and_clients_by_the_hooks_that_pfl_calls(adapter: Any, tmp_path: 
             {},
         )
     register.on_train_end(model=model)
-    run = register.run
+    run = register.recorder.run
     assert [(m.round, m.accuracy, m.loss) for m in run.metrics()] == [(1, 0.5, None), (2, 0.5, None)]
     uploads = [load_checkpoint(path) for path in run.clients()]
     assert [(u.info.client, u.info.samples, u.info.round) for u in uploads] == [(0, 7, 2), (5, 7, 2)]
     assert torch.equal(uploads[0].state["bias"], trained.net.bias.detach() + torch.tensor([1.0, 2.0]))
     assert torch.equal(uploads[0].state["weight"], trained.net.weight.detach())
     assert not list(verify_run(run))
-
-
-def test_of_several_processes_one_registers_and_clients_are_refused(
-    adapter: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = adapter.framework().distributed
-    monkeypatch.setattr(place, "global_rank", 1)
-    monkeypatch.setattr(place, "world_size", 2)
-    given = {"model": nn.Linear(3, 2), "dataset": "mine", "registry": tmp_path}
-    register, model = (
-        adapter.RegisterIterations("app", **given),
-        SimpleNamespace(pytorch_model=nn.Linear(3, 2)),
-    )
-    register.on_train_begin(model=model)
-    register.after_central_iteration([], model, central_iteration=0)
-    register.on_train_end(model=model)
-    assert register.run is None
-    with pytest.raises(UserError, match="leave clients out"):
-        adapter.RegisterIterations("app", clients="all", **given).on_train_begin(model=model)
 
 
 def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
@@ -138,8 +111,7 @@ def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
     model = PyTorchModel(
         trained, functools.partial(torch.optim.SGD), torch.optim.SGD(trained.parameters(), lr=1.0)
     )
-    adapter = import_module(ADAPTER)
-    register = adapter.RegisterIterations(
+    register = recipe(*RECIPE).RegisterIterations(
         "app", model=trained.net, dataset="mine", registry=tmp_path, clients="all"
     )
     evaluation = NNEvalHyperParams(local_batch_size=None)
@@ -151,7 +123,7 @@ def test_pfls_own_federated_averaging(tmp_path: Path) -> None:
         evaluation,
         [CentralEvaluationCallback(PyTorchTensorDataset((inputs, labels)), evaluation), register],
     )
-    run = register.run
+    run = register.recorder.run
     assert [m.round for m in run.metrics()] == [1, 2, 3]
     assert all(m.accuracy is not None for m in run.metrics())
     sent = set()

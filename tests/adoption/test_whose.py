@@ -245,11 +245,11 @@ def test_pfls_users_are_clients_by_their_number_alone(adapter: Any, app: Path) -
                 upload(users[1])
         register.after_central_iteration([], SimpleNamespace(pytorch_model=trained), central_iteration=0)
         register.on_train_end(model=None)
-        assert len(register.run.clients()) == 2
+        assert len(register.recorder.run.clients()) == 2
         if told == "user":
-            paired(register.run)
+            paired(register.recorder.run)
         else:
-            refused(register.run, "from 0, as ids")
+            refused(register.recorder.run, "from 0, as ids")
 
 
 def test_a_loop_tells_the_numbers_itself(app: Path) -> None:

@@ -2,46 +2,50 @@
 
     strategy = watch(FedAvg(...), "my-run", model="mlp_digits", dataset="digits")
 
-The strategy's own methods are called with their own arguments, and their results are passed on; their arrays
-and metrics are recorded. Both of Flower's interfaces are understood: strategies of messages
-(``flwr.serverapp.strategy``) and of ``FitRes`` (``flwr.server.strategy``).
+The own methods of a strategy of messages (``flwr.serverapp.strategy``) are called with their own arguments,
+and their results are passed on; their arrays and metrics are recorded.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial, wraps
 from typing import Any, TypeVar, Unpack
 
-import torch
 from torch import Tensor, nn
 
-from fedscope.adoption.recorder import Federated, Recorder
+from fedscope.adoption.recorder import About, Recorder
+from fedscope.errors import UserError
 
 S = TypeVar("S")
 Hook = Callable[..., Any]
 
 
-def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[Federated]) -> S:
+def watch(strategy: S, name: str, *, model: str | nn.Module, dataset: str, **about: Unpack[About]) -> S:
     """Return the same strategy, whose rounds are registered from now on.
 
     A client is numbered by ``partition-id`` in its metrics. Without one, or where two nodes of a round send
     the same, it is numbered in the order of appearance, and its model is not paired with its own data.
 
     Args:
-        strategy: any, of either interface.
+        strategy: any that takes messages.
         name: of the run; ``NAME-2`` and so on where it is taken.
         model: a network of the catalogue by name, ``MODULE:FACTORY``, or the app's own module. Arrays are
-            found by name, nameless ones by their order, which must be that of ``state_dict()``.
+            found by name.
         dataset: of the catalogue; or a name for the app's own data.
-        **about: see :class:`fedscope.adoption.recorder.Federated`. After ``rounds`` a ``FitRes`` strategy is
-            finished, a strategy of messages finishes itself; ``method`` is by default the strategy's class.
+        **about: see :class:`fedscope.adoption.recorder.About`; ``method`` is by default the strategy's class.
 
     Raises:
-        UserError: no such network or data; and, in the first round, arrays that do not fit the network.
+        UserError: no strategy of messages; no such network or data; and, in the first round, arrays that do
+            not fit the network.
     """
+    if not hasattr(strategy, "aggregate_train"):
+        raise UserError(
+            f"{type(strategy).__name__} takes no messages: watch a strategy of flwr.serverapp.strategy, or "
+            "give what aggregate_fit returns to fedscope.adoption.recorder.Recorder (docs/callbacks.md)"
+        )
     about["method"] = about.get("method") or type(strategy).__name__
     watching = _Watch(Recorder(name, model=model, dataset=dataset, source="Flower", **about))
-    for hook in ("start", "aggregate_train", "aggregate_evaluate", "aggregate_fit", "evaluate"):
+    for hook in ("start", "aggregate_train", "aggregate_evaluate"):
         inner = getattr(strategy, hook, None)
         if inner is not None:
             setattr(strategy, hook, wraps(inner)(partial(getattr(watching, hook), inner)))
@@ -58,8 +62,8 @@ class _Watch:
         given = inspect.signature(inner).bind(*args, **kwargs)
         given.apply_defaults()
         self.recorder.rounds = given.arguments.get("num_rounds", self.recorder.rounds)
-        if evaluate := given.arguments.get("evaluate_fn"):
-            given.arguments["evaluate_fn"] = partial(self.evaluate, evaluate)
+        if evaluate := given.arguments.get("evaluate_fn"):  # of the server's own model
+            given.arguments["evaluate_fn"] = partial(self.aggregate_evaluate, evaluate)
         result = inner(*given.args, **given.kwargs)
         self.recorder.finish()
         return result
@@ -69,52 +73,23 @@ class _Watch:
         good = sorted((r for r in replies if r.has_content()), key=lambda r: r.metadata.src_node_id)
         for reply in good if self.recorder.clients != "none" else ():
             numbers = {k: v for record in reply.content.metric_records.values() for k, v in record.items()}
-            node = reply.metadata.src_node_id
-            self._upload(server_round, node, _arrays(reply.content), numbers.get("num-examples"), numbers)
+            samples = numbers.get("num-examples")
+            self.recorder.upload_by(
+                server_round, reply.metadata.src_node_id, numbers.get("partition-id"), _arrays(reply.content),
+                told="partition-id", order="nodes",
+                samples=int(samples) if isinstance(samples, int | float) and samples >= 1 else None,
+            )  # fmt: skip
         arrays, metrics = result = inner(server_round, replies)
         if arrays is not None:
-            self._global(server_round, arrays.to_torch_state_dict(), metrics)
-        return result
-
-    def aggregate_fit(self, inner: Hook, server_round: int, results: Any, failures: Any) -> Any:
-        for client, answer in (
-            sorted(results, key=lambda r: r[0].cid) if self.recorder.clients != "none" else ()
-        ):
-            state = _ndarrays(answer.parameters)
-            self._upload(server_round, client.cid, state, answer.num_examples, answer.metrics or {})
-        parameters, metrics = result = inner(server_round, results, failures)
-        if parameters is not None:
-            self._global(server_round, _ndarrays(parameters), metrics)
-            if server_round == self.recorder.rounds:
-                self.recorder.finish()
+            found = dict(metrics or {})
+            loss = found.get("train_loss", found.get("train-loss", found.get("loss")))
+            self.recorder.add(server_round, arrays.to_torch_state_dict(), {"train_loss": loss})
         return result
 
     def aggregate_evaluate(self, inner: Hook, server_round: int, *args: Any) -> Any:
-        result = inner(server_round, *args)
-        loss, found = result if isinstance(result, tuple) else (None, result)
-        self.recorder.note(server_round, {"loss": loss, **dict(found or {})})
-        return result
-
-    evaluate = aggregate_evaluate  # of the server's own model
-
-    def _upload(
-        self,
-        round: int,
-        node: object,
-        tensors: Mapping[str, Tensor],
-        samples: object,
-        metrics: Mapping[str, Any],
-    ) -> None:
-        count = int(samples) if isinstance(samples, int | float) and samples >= 1 else None
-        self.recorder.upload_by(
-            round, node, metrics.get("partition-id"), tensors,
-            told="partition-id", order="nodes", samples=count,
-        )  # fmt: skip
-
-    def _global(self, round: int, tensors: Mapping[str, Tensor], metrics: Any) -> None:
-        found = dict(metrics or {})
-        loss = found.get("train_loss", found.get("train-loss", found.get("loss")))
-        self.recorder.add(round, tensors, {"train_loss": loss})
+        found = inner(server_round, *args)
+        self.recorder.note(server_round, dict(found or {}))
+        return found
 
 
 def _arrays(content: Any) -> dict[str, Tensor]:
@@ -122,11 +97,3 @@ def _arrays(content: Any) -> dict[str, Tensor]:
     record = records["arrays"] if "arrays" in records else next(iter(records.values()))
     tensors: dict[str, Tensor] = record.to_torch_state_dict()
     return tensors
-
-
-def _ndarrays(parameters: Any) -> dict[str, Tensor]:
-    from flwr.common import parameters_to_ndarrays
-
-    return {
-        str(place): torch.from_numpy(array) for place, array in enumerate(parameters_to_ndarrays(parameters))
-    }

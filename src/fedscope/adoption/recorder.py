@@ -35,9 +35,11 @@ SCORES = ("accuracy", "loss", "train_loss")
 class About(TypedDict, total=False):
     """What a registered run is of, beside its network and data.
 
-    ``registry``: the folder of runs, by default ``checkpoints``. ``method``: name for the tables.
-    ``data_dir``: where the data set is. ``augmentation``: the pipeline whose normalisation the training uses;
-    by default the set's first. ``test_data``: MODULE:FACTORY of what to evaluate on, of data of one's own.
+    ``clients``: also register their uploads, their ``last`` or those of ``all`` rounds; by default ``none``.
+    ``rounds``: how many there will be, where that is known. ``registry``: the folder of runs, by default
+    ``checkpoints``. ``method``: name for the tables. ``data_dir``: where the data set is.
+    ``augmentation``: the pipeline whose normalisation the training uses; by default the set's first.
+    ``test_data``: MODULE:FACTORY of what to evaluate on, of data of one's own.
     """
 
     registry: Path | str
@@ -45,15 +47,6 @@ class About(TypedDict, total=False):
     data_dir: Path | None
     augmentation: str | None
     test_data: str | None
-
-
-class Federated(About, total=False):
-    """The same of a run with clients.
-
-    ``clients``: also register their uploads, their ``last`` or those of ``all`` rounds; by default ``none``.
-    ``rounds``: how many there will be, where that is known.
-    """
-
     clients: Clients
     rounds: int | None
 
@@ -71,7 +64,7 @@ class Recorder:
         dataset: of the catalogue, or ``MODULE:FACTORY`` of one's own data, all of it or a data set for each
             client; or, with a network of one's own, just a name for the program's data.
         source: the program, for the manifest.
-        **about: see :class:`Federated`.
+        **about: see :class:`About`.
     """
 
     def __init__(
@@ -81,9 +74,9 @@ class Recorder:
         model: str | nn.Module,
         dataset: str,
         source: str = "a training loop",
-        **about: Unpack[Federated],
+        **about: Unpack[About],
     ) -> None:
-        check_keywords(type(self), about, Federated)
+        check_keywords(type(self), about, About)
         self._identity = identify(
             model, dataset, data_dir=about.get("data_dir"), augmentation=about.get("augmentation"),
             test_data=about.get("test_data"),
@@ -266,10 +259,6 @@ class Recorder:
 
 def _tensors(model: State) -> Mapping[str, Tensor]:
     return model.state_dict() if isinstance(model, nn.Module) else model
-
-
-def scores(logged: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
-    return {score: found[logged[score]] for score in SCORES if logged.get(score) in found}
 
 
 def _number(name: str, score: Any) -> float:
