@@ -144,19 +144,11 @@ def _of_code(problem: Problem, request: ClientsRequest) -> dict[str, str]:
 def _about(one: LoadedRound, request: ClientsRequest, participants: Participants, departs: str) -> Record:
     problem, origin = one.problem, participants.origin()
     hashes = {int(Path(name).stem): sha256 for name, sha256 in origin.uploads.items()}
-    population = problem.batches.population
     return {
         "schema": CLIENTS_SCHEMA,
         "checkpoint": problem.checkpoint,
         "start": one.start.entry if one.start else None,
-        "problem": {
-            **problem.description,
-            **({"population": population} if population is not None else {}),
-            "bn": request.bn,
-            "operator": "hessian",
-            "engine": "fedscope",
-            **({"departs": departs} if departs else {}),
-        },
+        "problem": problem.entry(bn=request.bn, operator="hessian", engine="fedscope", departs=departs),
         "samples_sha256": problem.batches.sha256,
         "clients": [
             {

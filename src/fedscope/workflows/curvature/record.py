@@ -76,17 +76,11 @@ FIELDS = (
 
 
 def problem_entry(problem: Problem, request: Request) -> Record:
-    population = problem.batches.population
-    return {
-        **problem.description,
-        **({"population": population} if population is not None else {}),
-        "bn": request.bn,
-        "operator": request.operator,
-        **({"parameters": " ".join(request.parameters)} if request.parameters else {}),
-        **({"products": request.products} if request.products != "exact" else {}),
-        "engine": request.engine,
-        "reading": request.reading,
-    }
+    products = request.products if request.products != "exact" else ""
+    return problem.entry(
+        bn=request.bn, operator=request.operator, parameters=" ".join(request.parameters), products=products,
+        engine=request.engine, reading=request.reading,
+    )  # fmt: skip
 
 
 def measured_record(

@@ -115,16 +115,10 @@ def _told_by(problem: Problem, bn: BatchNormMode) -> Batches:
 def _record(
     problem: Problem, request: SharpnessRequest, fields: dict[str, Any], seconds: float, departs: str
 ) -> Record:
-    population = problem.batches.population
     return {
         "schema": SHARPNESS_SCHEMA,
         "checkpoint": problem.checkpoint,
-        "problem": {
-            **problem.description,
-            **({"population": population} if population is not None else {}),
-            "bn": request.bn,
-            **({"departs": departs} if departs else {}),
-        },
+        "problem": problem.entry(bn=request.bn, departs=departs),
         "samples_sha256": problem.batches.sha256,
         "quantities": [],
         "gap": None,

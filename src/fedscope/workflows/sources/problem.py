@@ -100,6 +100,12 @@ class Problem:
             **({"notes": list(self.told)} if self.told else {}),
         }
 
+    def entry(self, **how: str) -> dict[str, object]:
+        """Return the description, and of how it is measured what is not empty: a record's ``problem``."""
+        of = self.batches.population
+        stated = {name: text for name, text in how.items() if text}
+        return {**self.description, **({"population": of} if of is not None else {}), **stated}
+
 
 def checkpoint_entry(path: Path, sha256: str, info: CheckpointInfo | None) -> dict[str, object]:
     """Return which weights a file holds; without ``info`` those of a plain state_dict."""
