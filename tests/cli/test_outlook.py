@@ -46,6 +46,15 @@ def test_a_report(fedscope: Command) -> None:
     assert fedscope("report", "tiny", "--no-compute", *SMALL).code == 2
 
 
+def test_the_clients_that_would_be_compared(fedscope: Command) -> None:
+    done = fedscope("hessian", "tiny", "--clients", "--probes", "2", *SMALL)
+    assert done.code == 0, done.err
+    plan = fedscope("hessian", "tiny", "--clients", "--probes", "2", *SMALL, "--json").json
+    assert plan["clients"] >= 2
+    assert f"H_N and H_D of {plan['clients']} clients besides" in done.out.splitlines()[-1]
+    assert fedscope("hessian", "tiny", *SMALL, "--json").json["clients"] == 0
+
+
 def test_less_than_a_second_is_said_once() -> None:
     assert (about(0.3), about(9), about(0.2, 0.9), about(2, 10)) == (
         "less than 1 s", "about 9 s", "less than 1 s", "2 s to 10 s",
