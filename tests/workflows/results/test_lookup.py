@@ -291,6 +291,6 @@ def test_a_part_that_was_measured_otherwise_or_not_at_all_is_missing(option: str
 
 @pytest.mark.parametrize("option", PROBLEM)
 def test_another_operator_is_another_problem(option: str) -> None:
-    problem: Any = SimpleNamespace(description={}, batches=SimpleNamespace(population=None))
+    problem: Any = SimpleNamespace(entry=lambda **how: how)
     other = replace(Request(), **{option: PROBLEM[option]})
     assert asked_of(problem_entry(problem, other)) != asked_of(problem_entry(problem, Request()))
