@@ -6,7 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedscope.process import has_bfloat16
+from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.process import has_bfloat16, is_little, threads_kept
+from fedscope.workflows.sources.problems import problems
+from fedscope.workflows.sources.targets import Targets
+from fedscope.workflows.train.train_request import TrainRequest
+from fedscope.workflows.train.train_runs import train
 
 PROGRAM = """
 import resource, sys, torch
@@ -65,3 +70,35 @@ def test_repeated_steps_ask_for_no_new_pages() -> None:
 def test_bfloat16_is_the_processors_own_where_it_says_so() -> None:
     flags = Path("/proc/cpuinfo").read_text().split()
     assert has_bfloat16(torch.device("cpu")) == ("avx512_bf16" in flags or "amx_bf16" in flags)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rows", "sample", "little"),
+    [
+        (19_810, 128, torch.zeros(1, 8, 8), True),  # the residual network of the digits: 1.6e8
+        (19_810, 128, torch.zeros(3, 32, 32), False),  # the same on CIFAR's images
+        (789_258, 128, torch.zeros(3072), True),  # a perceptron multiplies each weight once
+        (789_258, 512, torch.zeros(3072), False),
+        (20_000, 16, torch.zeros(64, dtype=torch.int64), True),  # tokens
+        (2_100_000, 16, torch.zeros(64, dtype=torch.int64), False),
+    ],
+)
+def test_little_work_is_told_by_parameters_rows_and_places(
+    parameters: int, rows: int, sample: torch.Tensor, little: bool
+) -> None:
+    assert is_little(parameters, rows, sample) == little
+
+
+def test_little_work_is_done_by_one_thread_unless_more_are_asked_for(run: RunFolder, tmp_path: Path) -> None:
+    with threads_kept():
+        for asked, done in ((None, 1), (2, 2)):
+            torch.set_num_threads(2)
+            targets = Targets(run.root, (run.name,), samples=16, threads=asked, device="cpu")
+            (problem,) = problems(targets)
+            assert (problem.description["threads"], torch.get_num_threads()) == (done, done)
+        settings = {"model": "mlp_digits", "rounds": 1, "epochs": 1, "clients": 2, "train_samples": 64}
+        for asked, done in ((None, 1), (2, 2)):
+            torch.set_num_threads(2)
+            request = TrainRequest(tmp_path, settings, name=f"t{asked}", device="cpu", threads=asked)
+            (trained,) = train(request)
+            assert RunRegistry(tmp_path).run(trained.run).manifest().settings.threads == done

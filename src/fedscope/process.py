@@ -6,6 +6,7 @@ Keeping the blocks costs nothing, since the next step needs them again.
 """
 
 import ctypes
+import math
 import re
 import resource
 import sys
@@ -20,6 +21,7 @@ import torch
 from fedscope.errors import UserError
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+LITTLE = 2 * 10**8  # multiplications of a batch
 LIMIT = 2**27  # bytes; larger blocks would leave holes in the heap that nothing of another size fits
 
 
@@ -54,6 +56,16 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
     set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
     return device
+
+
+def is_little(parameters: int, rows: int, sample: torch.Tensor) -> bool:
+    """Say whether threads would wait for each other as long as they save on a batch of ``rows``.
+
+    Counted as if each parameter were multiplied at every place of ``sample``, (channels, places…) or a row of
+    tokens, which no convolution does more often.
+    """
+    places = sample.shape[1:] if sample.is_floating_point() else sample.shape
+    return parameters * rows * math.prod(places) <= LITTLE
 
 
 @contextmanager

@@ -80,7 +80,9 @@ json_target = click.option(
 )
 device = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1…")
 threads = click.option(
-    "--threads", type=click.IntRange(1), help="CPU threads; the bits depend on them. [default: all cores]"
+    "--threads",
+    type=click.IntRange(1),
+    help="CPU threads; the bits depend on them. [default: all cores; one where a batch is little work]",
 )
 
 

@@ -42,6 +42,7 @@ from fedscope.federated.setup.run_samples import client_rows, evaluated
 from fedscope.federated.setup.stacking import automatic_stack
 from fedscope.federated.setup.trained_network import can_be_stacked, network, rebuilt
 from fedscope.own import digest
+from fedscope.process import is_little
 from fedscope.streams import torch_stream
 
 
@@ -177,12 +178,14 @@ def prepare(
     run: RunFolder | None = None,
     *,
     choose_stack: bool = False,
+    choose_threads: bool = False,
 ) -> Federation:
     """Resolve names and defaults, load the data, divide it, and draw the initial weights.
 
     ``given`` are the method's options as the user typed them. The returned settings name everything. The
     clients hold the rows that ``run``, which is to be continued, has stored. With ``choose_stack`` the size
-    of the stacks is not that of ``settings`` but follows from all else (``--stack auto``).
+    of the stacks is not that of ``settings`` but follows from all else (``--stack auto``); with
+    ``choose_threads`` a step that is little work is made by one thread.
     """
     settings = settled(settings, given)  # before the data, which may take long to load
     method, device = checked(parse(settings.method)), torch.device(settings.device)
@@ -202,6 +205,12 @@ def prepare(
         if stack > 1 and not can_be_stacked(settings, model, dataset):
             stack = 1
         settings = settings.model_copy(update={"stack": stack})
+    if choose_threads and device.type == "cpu":
+        sample = pipeline.test(dataset.train.images, torch.zeros(1, dtype=torch.int64))[0]
+        batch = settings.stack * min(settings.batch_size, max(map(len, rows)))
+        if is_little(sum(p.numel() for p in model.parameters()), batch, sample):
+            settings = settings.model_copy(update={"threads": 1})
+            torch.set_num_threads(1)
     used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
     maps = label_maps(settings, len(dataset.classes))
     return Federation(

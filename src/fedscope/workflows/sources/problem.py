@@ -22,9 +22,10 @@ from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.loss.batchnorm import never_run, tell_elsewhere
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.mean_loss import NoMeanError, check_mean
-from fedscope.landscape.loss.trees import Tree, joined
+from fedscope.landscape.loss.trees import Tree, joined, leaves
 from fedscope.lora import LoRA
 from fedscope.models import catalogue as model_catalogue
+from fedscope.process import is_little
 from fedscope.workflows.sources.own_problem import OwnData, filled, own_data, own_network
 from fedscope.workflows.sources.samples import MOST, Source, data_of, draw
 
@@ -64,6 +65,14 @@ class Problem:
         """What a reader of the numbers must know of samples and statistics."""
         new = never_run(self.model) if self.source.bn == "eval" else ""
         return (*self.batches.notes, *([new] if new else []))
+
+    @property
+    def is_little(self) -> bool:
+        """Whether a batch is little work for one thread; of large networks no batch is read for it."""
+        size, rows = sum(p.numel() for p in self.model.parameters()), max(self.batches.sizes)
+        if not is_little(size, rows, torch.zeros(1)):
+            return False
+        return is_little(size, rows, next(leaves(next(iter(self.batches))[0]))[0])
 
     @property
     def method(self) -> str | None:

@@ -51,6 +51,8 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
     if targets.samples is None and targets.data and all(names(path, *code) for path in paths):
         source = replace(source, samples=SAMPLES)  # as of the runs, whose network and data these are
     found = load(paths, source)
+    if targets.threads is None and source.device.type == "cpu" and all(one.is_little for one in found):
+        torch.set_num_threads(1)
     rules = (_FOLDER,) if is_data(str(targets.data)) else (_FOLDER, _SPLIT)
     check(rules, targets.named, all(problem.info is None for problem in found))
     for line in remarks(found, targets):

@@ -92,7 +92,7 @@ def expand(
         file: what is asked for.
         registry: where the runs are.
         out: folder of the jobs' files.
-        threads: of each job; None: all cores.
+        threads: of each job; None: as its command does without.
         off: (command, flag) ↦ the flag that turns an option off, such as ``--no-nesterov``; or None.
     """
     found = dict[str, tuple[str, ...]]()

@@ -81,8 +81,9 @@ def assist_run(group: workers.Workers, plan: RunPlan, before: RunFolder | None) 
 
 def _prepared(plan: RunPlan, before: RunFolder | None) -> Federation:
     return prepare(
-        plan.settings, dict(plan.options), plan.request.data_dir, before, choose_stack=plan.choose_stack
-    )
+        plan.settings, dict(plan.options), plan.request.data_dir, before, choose_stack=plan.choose_stack,
+        choose_threads=plan.choose_threads,
+    )  # fmt: skip
 
 
 def _open(plan: RunPlan, federation: Federation, registry: RunRegistry, reporter: Reporter) -> RunFolder:

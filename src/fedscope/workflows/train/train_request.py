@@ -51,6 +51,7 @@ class RunPlan:
     suffixes: tuple[str, ...] = ("",)  # without a name: the first ends it, and it is free with all of them
     until: int | None = None  # the round to stop at; None: the last
     choose_stack: bool = False  # whether the size of the stacks follows from all else, ``--stack auto``
+    choose_threads: bool = False  # whether the number of threads does
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ def plan(
         fields = with_own_division(fields)
     settings = parse(Settings, {**fields, "device": device, "threads": threads}, OPTION)
     check_settings(settings, request.named)
-    return RunPlan(request, settings, options, use, choose_stack="stack" not in fields)
+    free = request.threads is None and request.workers == 1 and not request.resume
+    return RunPlan(request, settings, options, use, choose_stack="stack" not in fields, choose_threads=free)
 
 
 def _as_before(
