@@ -99,10 +99,11 @@ def _products(request: Request, operator: LossOperator, missing: Set[Part]) -> i
 
 def described(plan: PlanRecord) -> list[str]:
     title, parts = plan.title, " and ".join(plan.reused)
+    times = "some five" if plan.basis.place == "file" else "one to three"  # benchmarks/plan.json
     lines = [
         f"{title}: {plan.samples:,} samples, {plan.parameters:,} parameters",
         f"{title}: peak memory up to about {size_text(plan.memory)}; products of "
-        f"{plan.product_seconds:.2g} s, typically {plan.products:,} in {about(plan.seconds)}",
+        f"{plan.product_seconds:.2g} s, typically {plan.products:,} in {about(plan.seconds)}, the whole in {times} times that",
         choice(title, plan, plan.basis.rows, plan.basis.place, plan.block),
     ]
     if parts:
