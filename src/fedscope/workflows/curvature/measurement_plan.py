@@ -103,7 +103,8 @@ def described(plan: PlanRecord) -> list[str]:
     lines = [
         f"{title}: {plan.samples:,} samples, {plan.parameters:,} parameters",
         f"{title}: peak memory up to about {size_text(plan.memory)}; products of "
-        f"{plan.product_seconds:.2g} s, typically {plan.products:,} in {about(plan.seconds)}, the whole in {times} times that",
+        f"{plan.product_seconds:.2g} s, typically {plan.products:,} in {about(plan.seconds)}, "
+        f"the whole in {times} times that",
         choice(title, plan, plan.basis.rows, plan.basis.place, plan.block),
     ]
     if parts:
