@@ -55,11 +55,9 @@ def _settings(folder: Path) -> list[dict[str, Any]]:
     return [run.manifest().settings.model_dump() for run in _plain_and_flat(folder)]
 
 
-def _alike(folder: Path) -> list[tuple[float, float]]:
+def _between(folder: Path, name: str) -> list[float]:
     found = json.loads((folder / "curvature.json").read_text())
-    return [
-        tuple(one["cross_client"][name]["parameter"]["value"] for name in ("H_N", "H_D")) for one in found
-    ]
+    return [one["cross_client"][name]["parameter"]["value"] for one in found]
 
 
 CLAIMS: dict[str, dict[str, Callable[[Path], bool]]] = {
@@ -82,8 +80,12 @@ CLAIMS: dict[str, dict[str, Callable[[Path], bool]]] = {
             {name for name, value in _settings(folder)[0].items() if _settings(folder)[1][name] != value}
             == {"method", "options"}
         ),
-        "`flat`'s clients are more alike in both": lambda folder: (
-            _alike(folder)[1][0] < _alike(folder)[0][0] and _alike(folder)[1][1] > _alike(folder)[0][1]
+        "`flat`'s H_N is smaller": lambda folder: _between(folder, "H_N")[1] < _between(folder, "H_N")[0],
+        "*scale-free* H_N, also in `curvature.json`": lambda folder: (
+            len(_between(folder, "H_N_scale_free")) == 2
+        ),
+        "directions are more alike by H_D (parameter)": lambda folder: (
+            _between(folder, "H_D")[1] > _between(folder, "H_D")[0]
         ),
     }
 }
