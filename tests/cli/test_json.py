@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import click
 import pytest
 
 from fedscope.cli.options.command import with_value
@@ -46,6 +47,8 @@ def test_a_file_is_taken_only_by_its_name() -> None:
     assert with_value(["--json"], "--json") == ["--json=-"]
     assert with_value(["--json", "run"], "--json") == ["--json=-", "run"]
     assert with_value(["a", "--json", "--top-k", "2"], "--json") == ["a", "--json=-", "--top-k", "2"]
+    with pytest.raises(click.UsageError, match=r"takes a .json file: name it so, or write --json=out.txt"):
+        with_value(["a", "--json", "out.txt"], "--json")
     for kept in (["--json", "-"], ["--json", "x.json", "a"], ["--json=x"], ["--", "--json"]):
         assert with_value(kept, "--json") == kept
 

@@ -59,6 +59,11 @@ def test_what_is_no_record_is_told_by_the_field() -> None:
         read(record, "r.json")
 
 
+def test_no_record_at_all_is_refused() -> None:
+    with pytest.raises(UserError, match=r"e.json holds no record of fedscope; give what --json wrote"):
+        read([], "e.json")
+
+
 def test_a_record_of_another_schema_is_told_what_makes_one() -> None:
     with pytest.raises(UserError, match=r"fedscope/landscape/1.*fedscope hessian --json"):
         hessians([curvature(), landscape()])

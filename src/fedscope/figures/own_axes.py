@@ -8,7 +8,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from fedscope.errors import UserError
 from fedscope.figures.clients.round_figures import gap_panel, round_panel
 from fedscope.figures.color_scale import shared_scale
-from fedscope.figures.figure_kinds import SurfaceKind
+from fedscope.figures.figure_kinds import SurfaceKind, check_kind
 from fedscope.figures.panel_axes import draw_panel
 from fedscope.figures.spectrum.densities import density_panel, eigenvalue_panel
 from fedscope.figures.spectrum.matrices import lacking
@@ -39,6 +39,7 @@ def spectra(axes: Axes, records: Sequence[HessianRecord]) -> None:
 def plane(
     axes: Axes, record: LandscapeRecord, *, kind: SurfaceKind = "contour", metric: str = "loss"
 ) -> None:
+    check_kind(kind, SurfaceKind)
     (name,) = titles([record])
     if len(record.axes) == 1:
         draw_panel(axes, profile_panel([record], [name], metric))

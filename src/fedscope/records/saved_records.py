@@ -41,6 +41,8 @@ def read(content: Any, what: str) -> list[Reported]:
                 f"{what} is no record of 'fedscope hessian --json', 'plot-landscape --json' or "
                 f"'clients --json': {refusal(error, _REPORTED.json_schema())}"
             ) from error
+    if not found:
+        raise UserError(f"{what} holds no record of fedscope; give what --json wrote")
     return found
 
 

@@ -75,8 +75,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         return loads(read_text(path))
     except FileNotFoundError as error:
         raise no_file(path) from error
-    except (OSError, UnicodeDecodeError, TOMLDecodeError) as error:
-        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except (UnicodeDecodeError, TOMLDecodeError) as error:
+        raise UserError(f"{path} is no TOML: {error}; name a .toml file, or mend it there") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _no_file(path: str | Path, found: str | None) -> UserError:

@@ -250,7 +250,7 @@ def test_a_file_is_its_own_address(registry: RunRegistry, run: RunFolder) -> Non
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("d", "there is no run 'd' in the registry .*; `fedscope runs list` shows all"),
+        ("d", "there is no run 'd' in the registry .*; `fedscope runs list --registry .*` shows all"),
         ("bb", "did you mean 'b'"),
         ("b@1", "it has @final, @best, @initial, @client0, @client1, @client2"),
         ("b@1:all", r"holds no @1:all \(round-0001/all.pt\)"),
@@ -309,6 +309,28 @@ def test_a_name_that_another_process_took_meanwhile_is_passed_over(registry: Run
     assert tried == ["a-2", "a-3"]
 
 
+def test_a_command_that_is_advised_names_another_registry_than_the_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert RunRegistry(Path("checkpoints")).flag == ""
+    assert RunRegistry(Path("my runs")).flag == " --registry 'my runs'"
+    monkeypatch.setenv("FEDSCOPE_REGISTRY", "my runs")
+    assert RunRegistry(Path("my runs")).flag == ""
+    assert RunRegistry(Path("checkpoints")).flag == " --registry checkpoints"
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"), [("a.png", "show --provenance a.png` says"), ("a.pt", "runs add a.pt --model NAME")]
+)
+def test_a_file_that_is_no_run_is_told_what_it_is_for(
+    registry: RunRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mend: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).touch()
+    with pytest.raises(UserError, match=f"is no run of the registry .*{mend}"):
+        registry.run(name)
+
+
 def test_a_pattern_is_of_names_and_a_file_is_itself(
     registry: RunRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,7 +338,7 @@ def test_a_pattern_is_of_names_and_a_file_is_itself(
     assert registry.matching("a*@best") == ["a@best", "a-2@best"]
     assert registry.matching("a-[23]") == ["a-2"]
     assert registry.matching("a@1") == ["a@1"]
-    with pytest.raises(UserError, match="is named like 'z\\*'; `fedscope runs list` shows all"):
+    with pytest.raises(UserError, match=r"is named like 'z\*'; `fedscope runs list --registry .*` shows all"):
         registry.matching("z*")
     monkeypatch.chdir(tmp_path)
     Path("w[1].pt").touch()

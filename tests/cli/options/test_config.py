@@ -61,7 +61,7 @@ def test_a_run_from_the_file_of_another_is_the_same_run(fedscope: Command) -> No
         ("resume = true", "train has no option 'resume'"),
         ("options = 3", "options is a table"),
         ("[options]\nman.zetta = 1\n", "man.zetta"),
-        ("rounds 3", "mine.toml cannot be read: Expected '='"),
+        ("rounds 3", "mine.toml is no TOML: Expected '='"),
         ("sampling = 'al'", "'al' is not one of"),
     ],
 )

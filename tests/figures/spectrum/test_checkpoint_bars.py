@@ -1,5 +1,6 @@
 import io
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,11 +9,17 @@ from scipy.stats import norm
 
 from fedscope.errors import UserError
 from fedscope.figures import style
+from fedscope.figures.runs import drawings
+from fedscope.figures.spectrum import hessian_figures
 from fedscope.figures.spectrum.hessian_figures import CheckpointBar, bar_figure, checkpoint_bars, client_bars
+from fedscope.figures.surface import landscape_figures
 from fedscope.records.cross_client_entry import CrossClientEntry
 from fedscope.records.hessian_record import HessianRecord
+from fedscope.records.landscape_record import LandscapeRecord
+from fedscope.records.run_curves import run_curves
 from tests.figures.cases import crossing
-from tests.figures.records import curvature
+from tests.figures.records import curvature, landscape
+from tests.figures.runs.test_drawings import record
 
 NORMAL = float(norm.ppf(0.975))  # half a 95 % interval, in standard errors
 
@@ -84,3 +91,16 @@ def test_a_bar_without_an_error_says_so() -> None:
     ]
     whole = bar_figure([CheckpointBar("a", {"trace": (3.0, 0.5)})])
     assert [text.get_text() for text in whole.texts] == ["± 95 % intervals"]
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda: hessian_figures.draw([HessianRecord.read(curvature())], "nosuch"),  # type: ignore[arg-type]
+        lambda: landscape_figures.draw([LandscapeRecord.read(landscape())], kind="heats"),  # type: ignore[arg-type]
+        lambda: drawings.draw(run_curves([record()]), "nosuch"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_unknown_kind_is_told_the_known(drawn: Callable[[], Figure]) -> None:
+    with pytest.raises(UserError, match=r"there is no kind '(nosuch|heats)' of these figures; choose .*, "):
+        drawn()

@@ -99,7 +99,7 @@ def test_a_file_of_each_job_s_own() -> None:
         ("[jobs.a]\ncommand = 'hessian'\nchekpoints = []", "chekpoints is no field of it; did you"),
         ("checkpoints = ['a']", "jobs is missing"),
         ("[jobs.a]\ncomand = 'hessian'", "jobs.a.comand is no field of it; did you mean 'command'?"),
-        ("[jobs.a", "cannot be read"),
+        ("[jobs.a", "; name a .toml file, or mend it there"),
         ("[jobs.a]\ncommand = 'hessian'", "jobs.a has no checkpoint; name some"),
         ("checkpoints = ['a']\n[jobs.a]\ncommand = 'hessian'\neach = { tol = [] }", "each.tol has no value"),
         ("[jobs.a]\ncommand = 'train'\noptions = { name = 'x' }", "jobs.a: the sweep itself gives --name"),

@@ -17,7 +17,7 @@ _OTHERS = (  # name, first bytes, what it is and how it becomes a checkpoint
         "torch.save(network.state_dict(), OUT)",
     ),
     (
-        r".*\.(?:mpk|msgpack)", rb"[\x81-\x8f\xde\xdf]",
+        r".*\.(?:mpk|msgpack)", rb"(?!\x89PNG)[\x81-\x8f\xde\xdf]",
         "is MessagePack, no file of torch.save: write one with torch.save(msgpack_load(FILE).coefs, OUT) "
         "(declearn.utils.serialize) or torch.save(Serializer.load(FILE), OUT) (fedbiomed.common.serializer)",
     ),

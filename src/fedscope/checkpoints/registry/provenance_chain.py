@@ -73,7 +73,8 @@ def record_links(registry: RunRegistry, name: str, content: object) -> Iterator[
         analyses = _ANALYSES.validate_python(records if shown is None else shown)
     except ValidationError as error:
         raise UserError(
-            f"{name} names no analysis of a checkpoint; name the record of a figure or of an analysis"
+            f"{name} names no analysis of a checkpoint; give a figure or record of curvature, clients, "
+            "sharpness or landscapes: others, as of `plot-runs`, hold the runs that they show, no analysis"
         ) from error
     if shown is not None:
         yield Link("figure", name, {"analyses": str(len(analyses))})

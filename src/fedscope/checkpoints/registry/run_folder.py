@@ -168,7 +168,9 @@ class RunFolder:
         try:
             data = parse_json(read_bytes(path))
         except (OSError, ValueError) as error:
-            raise UserError(f"{path} cannot be read ({error}); the run needs it") from error
+            raise UserError(
+                f"{path} cannot be read ({error}), and the run needs it: restore it from a copy"
+            ) from error
         data = of_format(data, RUN_FORMAT, str(path))
         if data.pop("sha256", None) != seal(data):
             raise UserError(f"{path} is damaged: it does not match its hash; restore it from a copy")

@@ -108,8 +108,8 @@ class RunRegistry:
         names = [run.name for run in self.folders() if fnmatchcase(run.name, pattern)]
         if not names:
             raise UserError(
-                f"no run in the registry {self.root} is named like {pattern!r}; `fedscope runs list` shows "
-                "all"
+                f"no run in the registry {self.root} is named like {pattern!r}; `fedscope runs "
+                f"list{self.flag}` shows all"
             )
         return [f"{name}{at}{which}" for name in names]
 
@@ -125,15 +125,24 @@ class RunRegistry:
             raise UserError(f"{name} names a checkpoint; name the run alone: {stem or 'RUN'}")
         if name and Path(name).exists():
             self._refuse_folder(Path(name))
-            raise UserError(
-                f"{name} is no run of the registry {self.root}; `fedscope runs add {quote(name)} --model "
-                "NAME --dataset NAME` registers another program's checkpoint"
+            mend = (
+                f"`fedscope runs show --provenance {quote(name)}` says what a figure or a record shows"
+                if Path(name).suffix.lower() in (".png", ".pdf", ".svg", ".html", ".json")
+                else f"`fedscope runs add {quote(name)} --model NAME --dataset NAME` registers another "
+                "program's checkpoint"
             )
+            raise UserError(f"{name} is no run of the registry {self.root}; {mend}")
         runs = [run.name for run in self.folders()]
         holds = "it holds none" if self.root.is_dir() else "that is no folder"
-        more = "`fedscope runs list` shows all" if runs else f"{holds}; {_ELSEWHERE}"
+        more = f"`fedscope runs list{self.flag}` shows all" if runs else f"{holds}; {_ELSEWHERE}"
         hint = suggestion(name, runs) or f"; {more}"
         raise UserError(f"there is no run {name!r} in the registry {self.root}{hint}")
+
+    @property
+    def flag(self) -> str:
+        """What names this registry in a command that is to be typed; empty where none need be."""
+        usual = os.environ.get("FEDSCOPE_REGISTRY", "checkpoints")
+        return "" if Path(usual) == self.root else f" --registry {quote(str(self.root))}"
 
     def folders(self) -> list[RunFolder]:
         """Return every run, also one whose manifest is damaged or lost."""

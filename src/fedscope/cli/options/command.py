@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import isnan
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,6 +152,8 @@ def with_value(args: Sequence[str], flag: str) -> list[str]:
     result = list(args)
     for place in range(result.index("--") if "--" in result else len(result)):
         following = result[place + 1] if place + 1 < len(result) else ""
+        if flag == "--json" == result[place] and Path(following).suffix in _TEXTS:
+            raise click.UsageError(f"--json takes a .json file: name it so, or write --json={following}")
         if result[place] == flag and not takes(following):
             result[place] = f"{flag}={value}"
     return result
@@ -160,6 +163,7 @@ BARE: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "--json": ("-", lambda text: text == "-" or text.endswith(".json")),
     "--influence": (str(LISTED), lambda text: text.lstrip("-").isdecimal()),
 }
+_TEXTS = (".txt", ".csv", ".log", ".out", ".jsonl", ".yaml", ".yml")  # of no checkpoint and no run
 """Options that may stand without a value: the one that they have then, and which argument is a value."""
 
 

@@ -111,7 +111,8 @@ def list_runs(
         drop = () if columns else _DROP
         for row in rows:
             if row["status"] == "unreadable":
-                console.note(f"{row['name']} cannot be read; `fedscope runs verify {row['name']}` says why")
+                mend = f"fedscope runs verify {row['name']}{RunRegistry(registry).flag}"
+                console.note(f"{row['name']} cannot be read; `{mend}` says why")
         notes = _chosen_on(rows) if "best" in chosen else []
         console.print_table(f"Runs in {registry}", chosen, cells, notes, text_columns=texts, drop=drop)
 

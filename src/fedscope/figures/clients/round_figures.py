@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from fedscope.errors import UserError
 from fedscope.figures import style
 from fedscope.figures.digits import format_estimate
-from fedscope.figures.figure_kinds import ClientsKind
+from fedscope.figures.figure_kinds import ClientsKind, check_kind
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Bars, Dots, Line, Panel, Part, RuledLine, Stems, Ticks, Values, reach
 from fedscope.figures.spectrum.matrices import lacking, matrix_figure
@@ -38,6 +38,7 @@ def draw(
     if len(records) != 1:
         raise UserError(f"a figure of clients is of one round, not {len(records)}: make several figures")
     (record,) = records
+    check_kind(kind, ClientsKind)
     if kind == "matrix":
         return matrix_figure(record, width=width)
     if len(record.clients) > MOST_CLIENTS:

@@ -13,7 +13,7 @@ from matplotlib.patheffects import withStroke
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.figure_kinds import RunsKind
+from fedscope.figures.figure_kinds import RunsKind, check_kind
 from fedscope.figures.label_placement import POINTS, Points, dress_axis, place, samples, text_size, width_of
 from fedscope.figures.page import panels_figure
 from fedscope.figures.panels import Dots, Panel, Part, Ticks, Values, reach, reach_of, reach_over_seeds
@@ -51,6 +51,7 @@ def draw(records: Sequence[RunCurves], kind: RunsKind, *, title: str = "") -> Fi
     """
     if not records:
         raise UserError("there is no run to draw: give one, or --from a record")
+    check_kind(kind, RunsKind)
     return _DRAWINGS[kind](groups(records), title)
 
 

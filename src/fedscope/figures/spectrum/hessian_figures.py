@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures import style
-from fedscope.figures.figure_kinds import SpectrumKind
+from fedscope.figures.figure_kinds import SpectrumKind, check_kind
 from fedscope.figures.label_placement import POINTS, text_size
 from fedscope.figures.page import RIGHT, panels_figure
 from fedscope.figures.panels import Bars, Panel, RuledLine, Ticks, Values, reach_of
@@ -36,6 +36,7 @@ def draw(
 ) -> Figure:
     """Draw one kind of figure; ``influence`` has beside it ``images`` (K, H, W, C), from 0 to 1."""
     check_any(records)
+    check_kind(kind, SpectrumKind)
     return _influence(records, images) if kind == "influence" else _DRAWINGS[kind](records)
 
 

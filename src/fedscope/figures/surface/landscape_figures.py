@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedscope.errors import UserError
 from fedscope.figures.digits import three_digits
-from fedscope.figures.figure_kinds import SurfaceKind
+from fedscope.figures.figure_kinds import SurfaceKind, check_kind
 from fedscope.figures.surface.profiles import profile_figure
 from fedscope.figures.surface.surfaces import landscape_figure
 from fedscope.figures.text.labels import in_subspace, titles
@@ -27,6 +27,7 @@ def draw(
     """Draw planes side by side, or lines in one axes; ``layout`` is :func:`landscape_figure`'s."""
     if not records:
         raise UserError("there is no landscape to draw: make one with 'fedscope plot-landscape --json FILE'")
+    check_kind(kind, SurfaceKind)
     names = titles(records) if names is None else names
     lines = {len(record.axes) == 1 for record in records}
     if len(lines) > 1:
