@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import fedscope
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.process import has_bfloat16, is_little, threads_kept
+from fedscope.process import has_bfloat16, is_little, take_one_thread, threads_kept, use_device
 from fedscope.workflows.sources.problems import problems
 from fedscope.workflows.sources.targets import Targets
 from fedscope.workflows.train.train_request import TrainRequest
@@ -87,6 +88,40 @@ def test_little_work_is_told_by_parameters_rows_and_places(
     parameters: int, rows: int, sample: torch.Tensor, little: bool
 ) -> None:
     assert is_little(parameters, rows, sample) == little
+
+
+def test_one_thread_is_taken_until_the_process_is_set_up_anew() -> None:
+    with threads_kept():
+        torch.set_num_threads(2)
+        take_one_thread()
+        take_one_thread()
+        assert torch.get_num_threads() == 1
+        use_device("cpu", None)
+        assert torch.get_num_threads() == 2
+        with threads_kept():
+            take_one_thread()
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)  # as somebody wants it who never saw more
+    use_device("cpu", None)
+    assert torch.get_num_threads() == 1
+
+
+def test_python_s_own_threads_stay(run: RunFolder, tmp_path: Path) -> None:
+    with threads_kept():
+        torch.set_num_threads(2)
+        found = fedscope.measure(run.name, registry=run.root, samples=16, probes=2, device="cpu")
+        assert (found.record.problem.threads, torch.get_num_threads()) == (2, 2)
+        trained = fedscope.train(
+            registry=tmp_path,
+            device="cpu",
+            model="mlp_digits",
+            rounds=1,
+            epochs=1,
+            clients=2,
+            train_samples=64,
+        )
+        assert torch.get_num_threads() == 2
+        assert trained.settings["threads"] == 1
 
 
 def test_little_work_is_done_by_one_thread_unless_more_are_asked_for(run: RunFolder, tmp_path: Path) -> None:

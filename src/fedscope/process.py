@@ -54,8 +54,24 @@ def use_device(name: str, threads: int | None, workers: int = 1, place: int = 0)
     count = torch.cuda.device_count() if device.type == "cuda" else device.type == "cpu"
     if (device.index or 0) >= count:
         raise UserError(f"there is no device {name!r} here; use --device auto or cpu")
-    set_up(device, threads or max(1, torch.get_num_threads() // workers), place)
+    set_up(device, threads or max(1, usual_threads() // workers), place)
     return device
+
+
+def usual_threads() -> int:
+    """Return how many threads this process takes for work that is not little."""
+    now = torch.get_num_threads()
+    return _usual if now == 1 and _usual else now
+
+
+def take_one_thread() -> None:
+    """Compute on one thread from now on, until the process is set up anew (:func:`use_device`)."""
+    global _usual
+    _usual = usual_threads()
+    torch.set_num_threads(1)
+
+
+_usual = 0  # threads before one was taken; 0: it was not
 
 
 def is_little(parameters: int, rows: int, sample: torch.Tensor) -> bool:
@@ -71,11 +87,13 @@ def is_little(parameters: int, rows: int, sample: torch.Tensor) -> bool:
 @contextmanager
 def threads_kept() -> Iterator[None]:
     """Set the number of threads back at the end."""
-    threads = torch.get_num_threads()
+    global _usual
+    threads, usual = torch.get_num_threads(), _usual
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+        _usual = usual
 
 
 @contextmanager

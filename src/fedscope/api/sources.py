@@ -161,7 +161,8 @@ def targets_of(names: Sequence[str], registry: Path, on: On, bn: BatchNormMode =
     keys = ("samples", "split", "batch_size", "dtype", "device", "seed", "model", "data", "loss")
     given: dict[str, Any] = {key: value for key, value in on.items() if key in keys}
     folder = Path(on["data_dir"]) if "data_dir" in on else None
-    return Targets(registry, tuple(names), data_dir=folder, bn=bn, **given)
+    threads = torch.get_num_threads()  # which are the session's
+    return Targets(registry, tuple(names), data_dir=folder, bn=bn, threads=threads, **given)
 
 
 def _network(one: Weights, on: On, bn: BatchNormMode) -> tuple[nn.Module, str, str, tuple[str, ...]]:
@@ -209,7 +210,7 @@ def _source(model: nn.Module, on: On) -> Source:
         data=on["data"] if isinstance(on["data"], str) else type(on["data"]).__name__,
         loss=loss,
         dtype=getattr(torch, on["dtype"]) if "dtype" in on else first.dtype,
-        device=use_device(on["device"], None) if "device" in on else first.device,
+        device=use_device(on["device"], torch.get_num_threads()) if "device" in on else first.device,
         batch_size=on.get("batch_size"),
         seed=on.get("seed", 0),
     )

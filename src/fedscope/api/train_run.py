@@ -14,6 +14,7 @@ from fedscope.checkpoints.registry.run_registry import RunRegistry
 from fedscope.data.sets import own_data as own_data
 from fedscope.errors import UserError
 from fedscope.own import is_of_session, reference_to
+from fedscope.process import threads_kept
 from fedscope.workflows.train.train_request import TrainRequest
 from fedscope.workflows.train.train_runs import train as trained
 
@@ -122,7 +123,8 @@ def train(
         registry: folder of the runs; by default FEDSCOPE_REGISTRY, or ``checkpoints``.
         data_dir: folder of data sets; by default FEDSCOPE_DATA.
         device: ``auto``, ``cpu``, ``cuda``…
-        threads: of each worker, on which the bits depend; None: the cores, divided by the workers.
+        threads: of each worker, on which the bits depend; None: the cores, divided by the workers; one
+            where a step is little work.
         workers: processes that share the clients.
         progress: show a bar on standard error.
         **settings: see :class:`TrainSettings`.
@@ -157,7 +159,8 @@ def train(
         workers=workers,
         named={key: key for key in settings},
     )
-    (found,) = trained(request, reporter(progress=progress))
+    with threads_kept():
+        (found,) = trained(request, reporter(progress=progress))
     if found.diverged:
         raise UserError(
             f"loss or weights not finite: {found.run} diverged in round {found.rounds}, and is kept as it "

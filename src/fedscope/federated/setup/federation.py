@@ -42,7 +42,7 @@ from fedscope.federated.setup.run_samples import client_rows, evaluated
 from fedscope.federated.setup.stacking import automatic_stack
 from fedscope.federated.setup.trained_network import can_be_stacked, network, rebuilt
 from fedscope.own import digest
-from fedscope.process import is_little
+from fedscope.process import is_little, take_one_thread
 from fedscope.streams import torch_stream
 
 
@@ -210,7 +210,7 @@ def prepare(
         batch = settings.stack * min(settings.batch_size, max(map(len, rows)))
         if is_little(sum(p.numel() for p in model.parameters()), batch, sample):
             settings = settings.model_copy(update={"threads": 1})
-            torch.set_num_threads(1)
+            take_one_thread()
     used = replace(dataset, train=dataset.train.to(device), test=evaluated(settings, dataset).to(device))
     maps = label_maps(settings, len(dataset.classes))
     return Federation(

@@ -17,7 +17,7 @@ from fedscope.models.catalogue import NETWORKS
 from fedscope.models.pretrained import lora_adapters, networks
 from fedscope.models.users_network import network
 from fedscope.pretrained import CONFIG, folder, is_data, is_network
-from fedscope.process import use_device
+from fedscope.process import take_one_thread, use_device
 from fedscope.workflows.option_fields import Rule, check
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.sources.problem import Problem, load
@@ -52,7 +52,7 @@ def problems(targets: Targets, reporter: Reporter = SILENT) -> list[Problem]:
         source = replace(source, samples=SAMPLES)  # as of the runs, whose network and data these are
     found = load(paths, source)
     if targets.threads is None and source.device.type == "cpu" and all(one.is_little for one in found):
-        torch.set_num_threads(1)
+        take_one_thread()
     rules = (_FOLDER,) if is_data(str(targets.data)) else (_FOLDER, _SPLIT)
     check(rules, targets.named, all(problem.info is None for problem in found))
     for line in remarks(found, targets):
