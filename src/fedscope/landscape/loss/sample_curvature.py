@@ -75,8 +75,8 @@ def _losses(loss: FlatLoss, outputs: Tensor, targets: Tree) -> Tensor:
 def _first(f: Callable[[Any], Tensor], direction: Direction) -> tuple[Tensor, Tensor]:
     """Return f and its first derivative along a direction.
 
-    The tangents are given as they are: a step t times them would be a product that PyTorch (2.13) computes
-    under two derivatives in Python, of every tensor, and at a hundred times its cost.
+    The tangents are given as they are: the products of a step t and each of them PyTorch (2.13) would compute
+    in Python, by a decomposition, since only one side has a tangent.
     """
     at, along = direction
     found: tuple[Tensor, Tensor] = jvp(f, (at,), (along,))  # type: ignore[assignment]
