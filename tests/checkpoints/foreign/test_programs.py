@@ -157,7 +157,7 @@ REFUSED: dict[str, tuple[Write, str]] = {
     **{program: (saved(content), said) for program, (content, said) in TWICE.items()},
     "declearn 2.9.1": (written(b"\x92\xa1x"), r"is MessagePack.*msgpack_load\(FILE\)\.coefs"),
     "Fed-BioMed 6.4.1": (written(b"\x82\xa1x"), r"is MessagePack.*Serializer\.load"),
-    "a picture": (written(PNG), "(?!.*MessagePack)"),
+    "a picture": (written(PNG), "^(?!.*MessagePack)"),
     "OpenFL 1.9": (written(b"\ng\n\x080.weight\x10\x03\x18\x01"), "is protobuf.*fx model save"),
     "Flower 1.42, deflated": (written(FLOWER), "Flower deflated.*to_torch_state_dict"),
     "Flower 1.42, save that raised": (written(b"PK\x03\x04" + bytes(60)), "truncated or damaged"),
