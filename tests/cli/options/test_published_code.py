@@ -115,7 +115,7 @@ def test_one_client_s_eigenvectors_that_did_not_converge_are_told(
         compared_clients, "top_eigenpairs",
         lambda *args, **named: replace(top_eigenpairs(*args, **named), converged=next(found)),
     )  # fmt: skip
-    options = ("--clients", "--client-probes", "3", "--overlap", "2", "--json", "-")
+    options = ("--clients", "--client-probes", "3", "--overlap", "2", "--recompute", "--json", "-")
     assert fedscope("hessian", "tiny", *FAST, *options).json["cross_client"]["overlap_converged"] is False
 
 
