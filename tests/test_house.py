@@ -82,7 +82,7 @@ def test_the_ground_stands_on_nothing_above(graph: grimp.ImportGraph) -> None:
 
 def test_the_picture_of_the_analysis(graph: grimp.ImportGraph) -> None:
     rooms = {
-        "loss", "operators", "spectral", "surfaces", "matching", "paths", "gradients", "sharpness",
+        "loss", "operators", "spectral", "surfaces", "paths", "gradients", "sharpness",
         "heterogeneity", "published",
     }  # fmt: skip
     assert drawn("### The analysis") == imported(graph, "fedscope.landscape", rooms)

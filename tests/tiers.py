@@ -38,7 +38,6 @@ LEFT_OUT = (  # patterns of the beginnings of names
     r"tests/cli/test_pretrained\.py::test_",
     r"tests/cli/test_rows\.py::test_digits",
     r"tests/cli/test_slices\.py::test_local_steps",
-    r"tests/cli/test_sweep\.py::test_a_training_that_diverged",
     r"tests/cli/test_zoo\.py::test_networks",
     r"tests/federated/setup/test_stacking\.py::test_a_run_has_the_number",
     r"tests/landscape/loss/test_copies\.py::test_a_sharded",

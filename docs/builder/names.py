@@ -20,7 +20,6 @@ GROUPS = {
     "fedscope.landscape.spectral": "spectra",
     "fedscope.landscape.heterogeneity": "clients",
     "fedscope.landscape.sharpness": "sharpness",
-    "fedscope.landscape.matching": "clients",
     "fedscope.landscape.paths": "clients",
     "fedscope.landscape.gradients": "clients",
     "fedscope.landscape.surfaces": "surfaces",

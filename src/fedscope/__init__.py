@@ -42,14 +42,11 @@ if TYPE_CHECKING:
     from fedscope.landscape import Eigenpairs as Eigenpairs
     from fedscope.landscape import EmpiricalFisher as EmpiricalFisher
     from fedscope.landscape import Estimate as Estimate
-    from fedscope.landscape import Estimated as Estimated
-    from fedscope.landscape import Estimator as Estimator
     from fedscope.landscape import GaussNewton as GaussNewton
     from fedscope.landscape import GradientNoise as GradientNoise
     from fedscope.landscape import Hessian as Hessian
     from fedscope.landscape import LambdaOperator as LambdaOperator
     from fedscope.landscape import Mark as Mark
-    from fedscope.landscape import Matched as Matched
     from fedscope.landscape import MonteCarloFisher as MonteCarloFisher
     from fedscope.landscape import Networks as Networks
     from fedscope.landscape import NoiseLevel as NoiseLevel
@@ -61,10 +58,8 @@ if TYPE_CHECKING:
     from fedscope.landscape import Product as Product
     from fedscope.landscape import Ratio as Ratio
     from fedscope.landscape import Sharpness as Sharpness
-    from fedscope.landscape import Solution as Solution
     from fedscope.landscape import StateSpace as StateSpace
     from fedscope.landscape import Surface as Surface
-    from fedscope.landscape import Symmetry as Symmetry
     from fedscope.landscape import Trace as Trace
     from fedscope.landscape import UpdateSharpness as UpdateSharpness
     from fedscope.landscape import Vertices as Vertices
@@ -90,18 +85,15 @@ if TYPE_CHECKING:
     from fedscope.landscape import layer_patterns as layer_patterns
     from fedscope.landscape import line_between as line_between
     from fedscope.landscape import low_pass_loss as low_pass_loss
-    from fedscope.landscape import match_weights as match_weights
     from fedscope.landscape import mean_spectral_distance as mean_spectral_distance
     from fedscope.landscape import orthogonal as orthogonal
     from fedscope.landscape import pac_bayes_sigma as pac_bayes_sigma
     from fedscope.landscape import pair_barriers as pair_barriers
-    from fedscope.landscape import permutation_symmetry as permutation_symmetry
     from fedscope.landscape import plane_through as plane_through
     from fedscope.landscape import principal_cosines as principal_cosines
     from fedscope.landscape import rademacher as rademacher
     from fedscope.landscape import random_directions as random_directions
     from fedscope.landscape import relative_flatness as relative_flatness
-    from fedscope.landscape import solve as solve
     from fedscope.landscape import spectral_density as spectral_density
     from fedscope.landscape import subspace_overlap as subspace_overlap
     from fedscope.landscape import surface as surface

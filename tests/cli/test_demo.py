@@ -2,28 +2,20 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fedscope.cli.demo import FILES
-from fedscope.workflows import demonstration as workflow
-from fedscope.workflows.train.train_request import TrainRequest
+from fedscope.workflows import demonstration
 from tests.cli.conftest import Command
 
 SMALL = {"model": "mlp_digits", "clients": 2, "rounds": 1, "train_samples": 64, "test_samples": 32}
 
 
-def _small(registry: Path, settings: dict[str, Any], **more: Any) -> TrainRequest:
-    return TrainRequest(registry, {**settings, **SMALL}, **more)
-
-
 def test_it_writes_what_it_promises_and_says_where_the_time_went(
     fedscope: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workflow, "TrainRequest", _small)
-    for name, value in {"SAMPLES": 32, "CLIENT_PROBES": 4, "GRID": 5}.items():
-        monkeypatch.setattr(workflow, name, value)
+    monkeypatch.setattr(demonstration, "USUAL", demonstration.Effort(32, 4, 5, SMALL))
     demo = partial(fedscope, "demo", "--registry", "r", "--out", "shown")
     done = demo("-v")
     assert done.code == 0

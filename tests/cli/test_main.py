@@ -188,13 +188,6 @@ class Poison:
             "fails on the first sampl",
         ),
         (["clients", "tiny@1"], "it has @final"),
-        (["sweep", "up.toml"], "'../up' is no name of a group of jobs"),
-        (["sweep", "nowhere.toml"], "no such file: nowhere.toml; "),
-        (["sweep", "empty.toml"], "jobs is missing"),
-        (
-            ["sweep", "jobs.json", "--task", "0"],
-            "jobs.json is no list of jobs: `fedscope sweep FILE --slurm`",
-        ),
         (["train", "--method", "fedprx"], "unknown method 'fedprx'; did you mean 'fedprox'?"),
         (["train", "--dataset", "mnist"], "unknown dataset 'mnist'; choose one of digits"),
         (["train", "--dataset", "cifar-10"], "unknown dataset 'cifar-10'; did you mean 'cifar10'?"),
@@ -272,8 +265,6 @@ def test_what_the_user_can_mend_is_one_line_and_code_2(
     torch.save({"weight": torch.ones(2)}, "plain.pt")
     Path("own.py").write_text(OWN)
     Path("empty.toml").write_text("# nothing\n")
-    Path("up.toml").write_text('[jobs."../up"]\ncommand = "train"\n')
-    Path("jobs.json").write_text('[{"name": "a", "words": ["runs", "delete", "tiny", "--yes"]}]')
     Path("nothing").symlink_to("gone")
     Path("here").symlink_to(run.folder.parent)
     before = sorted(run.folder.parent.glob("*/"))

@@ -30,8 +30,6 @@ OUT = {  # arguments with which a command comes to its --out, TARGET
     "demo": ["--out", "FOLDER:report.html"],
 }
 
-JOBS = {"sweep"}  # whose --out is the folder of what its jobs write
-
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
     context = click.Context(group)
@@ -49,7 +47,7 @@ def cases() -> Iterator[tuple[str, ...]]:
         options = {parameter.name for parameter in command.params} & WRITTEN
         if "json_target" in options:
             yield name, "--json", "TARGET.json"
-        if options - {"json_target"} and name not in JOBS:
+        if options - {"json_target"}:
             yield name, *OUT[name]
 
 

@@ -57,7 +57,9 @@ class Population:
         generator, found = torch.Generator().manual_seed(seed), []
         for one in self.samples:
             rows = torch.randint(len(one), (batches, samples), generator=generator)
-            means = torch.stack([one[batch].mean(0) for batch in rows])
+            shares = torch.zeros(batches, len(one), dtype=one.dtype)
+            shares.scatter_add_(1, rows, torch.full(rows.shape, 1 / samples, dtype=one.dtype))
+            means = torch.einsum("br,rij->bij", shares, one)
             found.append(BatchMatrices(means, samples, blocks=self.blocks))
         return found
 

@@ -23,7 +23,6 @@ from fedscope.landscape import (
     diagonal,
     eigen_directions,
     random_directions,
-    solve,
     spectral_density,
     surface,
     top_eigenpairs,
@@ -71,7 +70,7 @@ def _results() -> list[Printed]:
     return [
         pairs, pairs.subspace, pairs.population(), total, total.probed, diagonal(H, probes=8),
         spectral_density(H, probes=2, steps=10), cross_client([H, G], probes=8, groups=4),
-        solve(G, G.gradient(), damping=0.1), H.product(torch.ones(H.shape[0]), onto=pairs.vectors.T),
+        H.product(torch.ones(H.shape[0]), onto=pairs.vectors.T),
         directions, random_directions(model), surface(model, loss, _loader(), directions=directions, grid=5),
         published_trace(H), published_eigenpairs(H, k=2),
     ]  # fmt: skip

@@ -18,47 +18,17 @@ from torch import Tensor
 from fedscope.landscape import Hessian, orthogonal
 from fedscope.landscape.heterogeneity.one_round.at_weights import LossAtWeights, _largest, cell
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
-from fedscope.landscape.matching.weight_matching import Matched, match_weights
 from fedscope.landscape.sharpness.block_spectra import mean_spectral_distance
 from fedscope.landscape.sharpness.pac_bayes import NoiseLevel, pac_bayes_sigma
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.spectral_results import Estimate
 from tests.landscape.cases import mlp
 from tests.landscape.gradients.populations import Clients
-from tests.landscape.matching.test_weight_matching import perceptron
 from tests.landscape.sharpness.cases import Quadratic, matrix_of, mean_of, quadratic
 from tests.landscape.sharpness.test_block_spectra import ONE, OTHER, THIRD, density
 from tests.landscape.sharpness.test_pac_bayes import draws
 
 Oracle = Callable[[Any], Any]
-
-
-@cache
-def matched() -> Matched:
-    one, other = perceptron(3, 6, 5, 2), perceptron(3, 6, 5, 2, seed=9)
-    data = [(torch.ones(1, 3), torch.ones(1))]
-    return match_weights(one, one.state_dict(), other.state_dict(), symmetry=data, seed=3, orders=2)
-
-
-def flat(state: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([tensor.flatten() for tensor in state.values()])
-
-
-A, B = (perceptron(3, 6, 5, 2, seed=seed).state_dict() for seed in (0, 9))
-
-
-def permuted(found: Matched) -> dict[str, Tensor]:
-    """B by hand: the hidden layers' rows, and the columns that read them, in the order that was found."""
-    state, before = dict(B), torch.arange(3)
-    for layer, order in zip((0, 2, 4), (*found.permutations.values(), torch.arange(2)), strict=True):
-        state[f"{layer}.weight"] = B[f"{layer}.weight"][order][:, before]
-        state[f"{layer}.bias"] = B[f"{layer}.bias"][order]
-        before = order
-    return state
-
-
-def cosine(state: Mapping[str, Tensor]) -> float:
-    return float(torch.cosine_similarity(flat(A), flat(state), dim=0))
 
 
 class Counted(Quadratic):
@@ -157,27 +127,6 @@ def batch_traces() -> list[float]:
 
 
 RESULTS: dict[str, tuple[Callable[[], Any], Mapping[str, Any]]] = {
-    "Matched": (
-        matched,
-        {
-            "state": lambda found: torch.equal(flat(found), flat(permuted(matched()))),
-            "permutations": lambda found: [len(order) for order in found.values()] == [6, 5],
-            "similarity_before": pytest.approx(cosine(B), rel=1e-12),
-            "similarity": lambda found: found == pytest.approx(cosine(permuted(matched())), rel=1e-12),
-            "distance_before": pytest.approx(float((flat(A) - flat(B)).norm()), rel=1e-12),
-            "distance": lambda found: (
-                found == pytest.approx(float((flat(A) - flat(permuted(matched()))).norm()), rel=1e-12)
-            ),
-            "moved": lambda found: (
-                found == sum(int(o[i] != i) for o in matched().permutations.values() for i in range(len(o)))
-            ),
-            "channels": 11,
-            "orders": lambda found: (len(found), max(found)) == (2, pytest.approx(matched().similarity)),
-            "sweeps": lambda found: found >= 2 * 2,  # the last of each order moves nothing
-            "assignments": lambda found: found == 2 * matched().sweeps,
-            "pinned": (),
-        },
-    ),
     "NoiseLevel": (
         lambda: noise()[0],
         {

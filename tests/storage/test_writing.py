@@ -115,7 +115,6 @@ Act = Callable[[Path, Path | None], object]
 WRITERS: dict[str, Act] = {
     "write_text": lambda path, below: storage.write_text(path, "new", below=below),
     "append": lambda path, below: storage.append(path, b"new", below=below),
-    "appended": lambda path, below: storage.appended(path, below=below).__enter__(),
     "touch": lambda path, below: storage.touch(path, below=below),
     "is_writable": lambda path, below: storage.is_writable(path, below=below),
     "remove": lambda path, below: storage.remove(path, below=below),

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedscope.landscape import Estimated, Estimator, Operator, Trace, diagonal, orthogonal, trace
-from fedscope.testing import EstimatorConformance
+from fedscope.landscape import Operator, Trace, diagonal, orthogonal, trace
+from tests.testing.estimator_laws import Estimated, Estimator, EstimatorConformance
 from tests.testing.laws import broken_laws
 
 

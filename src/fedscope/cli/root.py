@@ -14,7 +14,6 @@ COMMANDS = {
     "plot-landscape": ("plot_landscape", "Draw the loss landscape around checkpoints."),
     "plot-hessian": ("plot_hessian", "Draw spectra and clients' matrices from records of `hessian`."),
     "plot-runs": ("plot_runs", "Draw runs: accuracy, traffic, and sharpness by round, by layer, by method."),
-    "sweep": ("sweep", "Run a command for many checkpoints, or with many values, here or on a cluster."),
     "report": ("report", "Make one interactive HTML file of runs: metrics, curves, landscapes, spectra."),
     "runs": ("runs.runs", "List, show, compare, verify, carry and add runs of the registry."),
     "methods": ("methods", "List the methods, or show one: objective, state, traffic, options, sources."),

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from fedscope.landscape.loss.batchnorm import frozen_copy as frozen_copy
     from fedscope.landscape.loss.copies import whole_copy as whole_copy
     from fedscope.landscape.loss.state_space import StateSpace as StateSpace
-    from fedscope.landscape.matching.symmetry import Symmetry as Symmetry
-    from fedscope.landscape.matching.symmetry import permutation_symmetry as permutation_symmetry
-    from fedscope.landscape.matching.weight_matching import Matched as Matched
-    from fedscope.landscape.matching.weight_matching import match_weights as match_weights
     from fedscope.landscape.operators.adapters import LambdaOperator as LambdaOperator
     from fedscope.landscape.operators.adapters import as_operator as as_operator
     from fedscope.landscape.operators.base import Operator as Operator
@@ -64,14 +60,10 @@ if TYPE_CHECKING:
     from fedscope.landscape.spectral.diagonal import deflated_diagonal as deflated_diagonal
     from fedscope.landscape.spectral.diagonal import diagonal as diagonal
     from fedscope.landscape.spectral.eigenpairs import top_eigenpairs as top_eigenpairs
-    from fedscope.landscape.spectral.estimator import Estimated as Estimated
-    from fedscope.landscape.spectral.estimator import Estimator as Estimator
     from fedscope.landscape.spectral.hutchinson_trace import trace as trace
     from fedscope.landscape.spectral.layer_blocks import block_patterns as block_patterns
     from fedscope.landscape.spectral.layer_blocks import layer_eigenpairs as layer_eigenpairs
     from fedscope.landscape.spectral.layer_blocks import layer_patterns as layer_patterns
-    from fedscope.landscape.spectral.linear_systems import Solution as Solution
-    from fedscope.landscape.spectral.linear_systems import solve as solve
     from fedscope.landscape.spectral.slq_density import spectral_density as spectral_density
     from fedscope.landscape.spectral.spectral_results import Density as Density
     from fedscope.landscape.spectral.spectral_results import Diagonal as Diagonal

@@ -74,9 +74,8 @@ def _drift(record: ClientsRecord) -> EstimateEntry | None:
     return EstimateEntry(value=total, stderr=0.0, resolved=True)
 
 
-def _barrier(record: ClientsRecord, *, matched: bool) -> EstimateEntry | None:
-    found = record.barriers and (record.barriers.matched if matched else record.barriers.plain)
-    return found.mean if found else None
+def _barrier(record: ClientsRecord) -> EstimateEntry | None:
+    return record.barriers.mean if record.barriers else None
 
 
 def _rows() -> Iterator[ClientQuantity]:
@@ -107,9 +106,8 @@ def _rows() -> Iterator[ClientQuantity]:
     for one in OVER_PAIRS:
         if one.is_compared and one.name.endswith("parameter"):
             yield ClientQuantity(one.mean or "", "", one.of, "diagonals", True)
-    barriers = {False: ("barrier", "barrier of two clients"), True: ("barrier_matched", "barrier, matched")}
-    for matched, recipe in barriers.items():
-        yield ClientQuantity(recipe[1], "", partial(_barrier, matched=matched), recipe=recipe)
+    title = "barrier of two clients"
+    yield ClientQuantity(title, "", _barrier, recipe=("barrier", title))
 
 
 CLIENT_QUANTITIES = tuple(_rows())

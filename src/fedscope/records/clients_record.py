@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from fedscope.choices import Anchor
 from fedscope.pairing import Pairing
-from fedscope.records.cross_client_entry import AllBarriers, Critical, CrossClientEntry, Matrix, Noise
+from fedscope.records.cross_client_entry import Barriers, Critical, CrossClientEntry, Matrix, Noise
 from fedscope.records.estimates import Entry, Errors
 from fedscope.records.hessian_record import CheckpointEntry, ProblemEntry
 from fedscope.records.number_types import Count, Freedom, Interval, Many, Number, or_null
@@ -190,7 +190,7 @@ class ClientsRecord(Plain):
     cross_client: CrossClientEntry | None = None  # H_N and H_D
     noise: Noise | None = None  # how the clients' gradients scatter; None: not asked for
     critical: Critical | None = None  # how far along the updates the loss falls; None: not asked for
-    barriers: AllBarriers | None = None  # between the clients' models; None: not asked for
+    barriers: Barriers | None = None  # between the clients' models; None: not asked for
     passes: dict[str, int] = Field(default_factory=dict)  # forward passes, and gradients, of other parts
     converged: bool  # whether all eigenpairs reached ``tol``
     products: dict[str, int]  # Hessian–vector products of each part [products]
@@ -208,7 +208,7 @@ class ClientsRecord(Plain):
         lists += [self.averaging.own.clients, self.averaging.overall.clients] if self.averaging else []
         lists += [self.noise.clients, self.noise.apart] if self.noise else []
         lists += [self.critical.clients] if self.critical else []
-        lists += [self.barriers.plain.matrix] if self.barriers else []
+        lists += [self.barriers.matrix] if self.barriers else []
         if any(len(one) != count for one in lists):
             raise ValueError(f"a list is not of {count} clients")
         if self.overlap and len(self.overlap.matrix) != count + 1:

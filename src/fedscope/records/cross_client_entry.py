@@ -180,11 +180,3 @@ class Barriers(Plain):
     similarities: Matrix  # (K, K): cosines of the parameters
     low: Matrix | None = None  # lower ends of the 95 % intervals, 0 at least [loss]
     high: Matrix | None = None  # upper ends [loss]
-
-
-class AllBarriers(Plain):
-    """The barriers between the models as they are, and with their channels in matched order."""
-
-    plain: Barriers  # as they are
-    matched: Barriers | None  # each pair matched (Ainsworth et al. 2023); None: the network has no such order
-    unmatched_reason: str | None = None  # why it has none

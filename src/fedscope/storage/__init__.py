@@ -18,7 +18,6 @@ if sys.platform == "win32":
 
 from fedscope.storage.changing import (
     append,
-    appended,
     atomic_file,
     atomic_folder,
     cache_dir,
@@ -50,7 +49,6 @@ from fedscope.storage.reading import (
 __all__ = [
     "MOST_BYTES",
     "append",
-    "appended",
     "atomic_file",
     "atomic_folder",
     "cache_dir",

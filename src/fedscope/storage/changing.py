@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from io import BufferedRandom, BufferedWriter
+from io import BufferedRandom
 from pathlib import Path
 from secrets import token_hex
 
@@ -120,15 +120,6 @@ def new_file(path: Path, *, below: Path | None) -> BufferedRandom:
     """Create a file that is not there yet, in a folder that is synced as a whole later; return it open."""
     with door.parent_folder(path, below, make=True) as folder:
         return _created(path, folder)
-
-
-@contextmanager
-def appended(path: Path, *, below: Path | None) -> Iterator[BufferedWriter]:
-    path = door.target(path, below)
-    with door.parent_folder(path, below, make=True) as folder:
-        handle = os.fdopen(_opened(path, folder, _APPEND), "wb")
-    with handle:
-        yield handle
 
 
 def append(path: Path, content: bytes, *, below: Path | None, sync: bool = True) -> None:

@@ -17,7 +17,6 @@ from fedscope.landscape import (
     diagonal,
     layer_eigenpairs,
     pair_barriers,
-    permutation_symmetry,
     random_directions,
     spectral_density,
     top_eigenpairs,
@@ -27,7 +26,6 @@ from fedscope.landscape.published.estimators import published_eigenpairs, publis
 from tests.landscape.cases import matrix_operator, mlp, symmetric
 
 CASE, LAYER = mlp(), nn.Linear(3, 2)
-SYMMETRY = permutation_symmetry(CASE.model, CASE.batches)
 OTHER = {
     name: torch.randn(t.shape, generator=torch.Generator().manual_seed(3), dtype=t.dtype)
     for name, t in CASE.model.state_dict().items()
@@ -61,7 +59,6 @@ DRAWING: dict[str, Callable[..., Tensor]] = {
         published_eigenpairs(_operator(), max_iterations=2, **draws).vectors
     ),
     "MonteCarloFisher": _fisher,
-    "Symmetry.random": lambda **draws: torch.cat(list(SYMMETRY.random(**draws).values())),
     "pair_barriers": lambda **draws: (
         pair_barriers(
             CASE.model, lambda o, t: (2 * o).sin().mean() + 0 * t.sum(), CASE.batches, STATES, **draws

@@ -7,7 +7,6 @@ from torch.nn.functional import cross_entropy
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, barrier, line_between, surface
-from fedscope.landscape.matching.symmetry import permutation_symmetry
 from fedscope.landscape.paths.barriers import averaging_barrier, pair_barriers
 from fedscope.landscape.paths.path_results import AveragingBarrier, PairBarriers
 from fedscope.landscape.paths.sample_losses import SampleLosses
@@ -112,41 +111,6 @@ def test_what_it_costs(found: PairBarriers) -> None:
     assert 3 + 3 * 9 < found.passes <= 3 + 3 * (9 + 3 * 4)
 
 
-def test_matching_undoes_a_permutation_and_finds_no_barrier(
-    plain: tuple[nn.Module, list[dict[str, Tensor]]],
-) -> None:
-    model, states = plain
-    symmetry = permutation_symmetry(model, DATA)
-    shuffled = symmetry.permuted(states[0], symmetry.random(seed=1))
-    before = pair_barriers(model, cross_entropy, DATA, [states[0], shuffled])
-    assert float(before.heights[0, 1]) > 0.05
-    assert float(before.losses[0]) == pytest.approx(float(before.losses[1]), rel=1e-12)
-    after = pair_barriers(model, cross_entropy, DATA, [states[0], shuffled], match=True, symmetry=symmetry)
-    assert float(after.heights[0, 1]) == pytest.approx(0, abs=1e-12)
-    assert float(after.similarities[0, 1]) == pytest.approx(1)
-    assert after.matched
-    middle = averaging_barrier(model, cross_entropy, DATA, [states[0], shuffled], match=True)
-    assert middle.value == pytest.approx(0, abs=1e-12)
-
-
-def test_matched_barriers_do_not_depend_on_the_order_of_channels(
-    plain: tuple[nn.Module, list[dict[str, Tensor]]],
-) -> None:
-    model, states = plain
-    symmetry = permutation_symmetry(model, DATA)
-    wanted = pair_barriers(model, cross_entropy, DATA, states[:2], match=True)
-    moved = [states[0], wanted_order(model, states[1], symmetry.random(seed=4))]
-    found = pair_barriers(model, cross_entropy, DATA, moved, match=True)
-    assert float(wanted.similarities[0, 1]) > float(
-        pair_barriers(model, cross_entropy, DATA, states[:2], points=1, steps=0).similarities[0, 1]
-    )
-    assert float(found.heights[0, 1]) == pytest.approx(float(wanted.heights[0, 1]), abs=0.05)
-
-
-def wanted_order(model: nn.Module, state: dict[str, Tensor], orders: dict[str, Tensor]) -> dict[str, Tensor]:
-    return permutation_symmetry(model, DATA).permuted(state, orders)
-
-
 @pytest.mark.parametrize("bn", ["eval", "recalibrate"])
 def test_batchnorm_statistics_move_along_or_are_estimated_at_every_point(bn: str) -> None:
     model, states = trained(2, norm=True)
@@ -216,7 +180,7 @@ def test_the_intervals_cover_the_population(plain: tuple[nn.Module, list[dict[st
 def averaging_interval(value: float, stderr: float, dof: float) -> tuple[float, float]:
     nothing = torch.zeros(0)
     return AveragingBarrier(
-        value, stderr, dof, 0.0, 0.0, 0.0, 0.0, nothing, False, nothing, "eval", 60, 0
+        value, stderr, dof, 0.0, 0.0, 0.0, 0.0, nothing, nothing, "eval", 60, 0
     ).interval()
 
 
@@ -283,21 +247,6 @@ def test_bad_requests_are_refused(plain: tuple[nn.Module, list[dict[str, Tensor]
     with pytest.raises(UserError, match="not finite"):
         bad = {**states[0], "0.bias": torch.full((4,), torch.nan).double()}
         pair_barriers(model, cross_entropy, DATA, [states[0], bad])
-
-
-def test_networks_that_share_a_frozen_layer_are_matched_around_it() -> None:
-    torch.manual_seed(0)
-    model, other = (
-        nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6), nn.ReLU(), nn.Linear(6, 3)).double()
-        for _ in range(2)
-    )
-    other[4].load_state_dict(model[4].state_dict())
-    model[4].requires_grad_(False)
-    states = [model.state_dict(), other.state_dict()]
-    data = Batches(torch.randn(30, 4).double(), torch.arange(30) % 3)
-    plain, found = (pair_barriers(model, cross_entropy, data, states, match=match) for match in (False, True))
-    assert float(found.similarities[0, 1]) > float(plain.similarities[0, 1])
-    assert averaging_barrier(model, cross_entropy, data, states, match=True).matched
 
 
 def test_of_all_there_is_in_one_batch_the_barrier_is_the_height(

@@ -92,10 +92,8 @@ def test_numbers_of_clients_are_those_of_the_record(folder: Path) -> None:
     rest = value(folder, "averaging") - value(folder, "averaging_second")
     slope = averaging.overall.mean.first.value
     assert value(folder, "averaging_remainder") == pytest.approx(rest - slope, abs=1e-9)
-    for name, found in (("barrier", barriers.plain), ("barrier_matched", barriers.matched)):
-        assert found
-        number = from_record(name, record)
-        assert number.value == (found.mean.value if found.mean.resolved is not False else None)
+    number = from_record("barrier", record)
+    assert number.value == (barriers.mean.value if barriers.mean.resolved is not False else None)
     assert from_record("gap_trace", record) == Number(None, text="–")  # it was not asked for
 
 

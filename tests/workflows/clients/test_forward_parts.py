@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fedscope.checkpoints.registry.run_registry import RunFolder
-from fedscope.errors import UserError
 from fedscope.figures.clients.round_figures import draw
 from fedscope.figures.text.client_tables import clients_tables
-from fedscope.landscape.paths.barriers import pair_barriers
 from fedscope.records.clients_record import ClientsRecord
 from fedscope.workflows.clients.clients_request import ClientsRequest
 from fedscope.workflows.clients.measure_clients import measure_clients
@@ -95,8 +93,7 @@ def test_barriers_are_the_largest_excess_on_each_line(
     record: ClientsRecord, problem: Problem, uploads: list[RunClient]
 ) -> None:
     assert record.barriers is not None
-    plain, matched = record.barriers.plain, record.barriers.matched
-    assert matched is not None
+    found = record.barriers
     weights, own = [flat(c.model) for c in uploads], [_loss(c.model, problem) for c in uploads]
     for i, j in ((0, 1), (0, 2), (1, 2)):
         line = [
@@ -104,14 +101,15 @@ def test_barriers_are_the_largest_excess_on_each_line(
             - (1 - t) * own[i] - t * own[j]
             for t in torch.linspace(0, 1, 21).tolist()
         ]  # fmt: skip
-        assert plain.matrix[i][j] == pytest.approx(max(*line, 0.0), abs=1e-4)
-        assert plain.matrix[i][j] == plain.matrix[j][i]
-        assert matched.similarities[i][j] >= plain.similarities[i][j] - 1e-9
-    assert all(math.isnan(plain.matrix[i][i]) for i in range(3))
+        assert found.matrix[i][j] == pytest.approx(max(*line, 0.0), abs=1e-4)
+        assert found.matrix[i][j] == found.matrix[j][i]
+        cosine = float(torch.cosine_similarity(weights[i], weights[j], dim=0))
+        assert found.similarities[i][j] == pytest.approx(cosine, abs=1e-5)
+    assert all(math.isnan(found.matrix[i][i]) for i in range(3))
     shares = [one.share for one in record.clients]
     middle = _at(problem.model, sum(p * w for p, w in zip(shares, weights, strict=True)))  # type: ignore[arg-type]
     excess = _loss(middle, problem) - sum(p * one for p, one in zip(shares, own, strict=True))
-    assert plain.average.value == pytest.approx(excess, abs=1e-5)
+    assert found.average.value == pytest.approx(excess, abs=1e-5)
 
 
 def test_the_parts_are_in_tables_pictures_and_costs(record: ClientsRecord) -> None:
@@ -120,21 +118,4 @@ def test_the_parts_are_in_tables_pictures_and_costs(record: ClientsRecord) -> No
     assert set(record.passes) == {"noise", "critical", "barriers"}
     assert record.products == {"cells": 0} or not any(record.products.values())
     figure = draw([record], "matrix")
-    assert [axes.get_xlabel() for axes in figure.axes].count("client") == 2
-
-
-def test_a_network_without_a_known_order_of_channels_has_plain_barriers_alone(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refusing(*args: object, match: bool, **named: object) -> object:
-        if match:
-            raise UserError("an operation without a rule")
-        return pair_barriers(*args, match=match, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr("fedscope.workflows.clients.forward_parts.pair_barriers", refusing)
-    found = measure_clients(problem, ClientsRequest(only=("barriers",)))
-    assert found.barriers is not None
-    assert found.barriers.matched is None
-    assert found.barriers.unmatched_reason == "an operation without a rule"
-    (table, _) = clients_tables(found)
-    assert "not matched: an operation without a rule" in table.notes
+    assert [axes.get_xlabel() for axes in figure.axes].count("client") == 1

@@ -67,13 +67,14 @@ PULSE = Pulse(_beat)
 
 
 @contextmanager
-def progress(title: str, *, lines: bool = False, least: float = 0.0) -> Iterator[Steps]:
+def progress(title: str, *, lines: bool = False, least: float = 0.0, moving: bool = True) -> Iterator[Steps]:
     """Show a long step; ``lines`` prints each report's text as a line where there is no terminal.
 
-    Of one that took less than ``least`` seconds nothing stays.
+    Of one that took less than ``least`` seconds nothing stays. One of several processes draws no ``moving``
+    line.
     """
     console, step = errors(), LongStep(_plain(title))
-    shown = console.is_terminal and not CURRENT.quiet
+    shown = moving and console.is_terminal and not CURRENT.quiet
 
     def report(done: int, total: int | None = None, text: str = "", /) -> None:
         step.report(done, total, _plain(text))
@@ -93,6 +94,8 @@ def progress(title: str, *, lines: bool = False, least: float = 0.0) -> Iterator
 
 REPORTER = Reporter(progress, partial(progress, lines=True), note)
 """Shows progress and notes of a workflow on the terminal."""
+AT_ENDS = Reporter(partial(progress, moving=False), partial(progress, moving=False), note)
+"""Says a step when it has ended: for processes that share a terminal."""
 
 
 def print_table(

@@ -64,8 +64,7 @@ def matrices_of(record: ClientsRecord) -> list[tuple[str, Values, bool]]:
     if matrix is not None:
         grids.append(("$H_D$ of diagonals", np.array(matrix, dtype=np.float64), False))
     if record.barriers:
-        kinds = (("barriers", record.barriers.plain), ("barriers, matched", record.barriers.matched))
-        grids += [(name, np.array(one.matrix, dtype=np.float64), False) for name, one in kinds if one]
+        grids.append(("barriers", np.array(record.barriers.matrix, dtype=np.float64), False))
     return grids
 
 
@@ -98,7 +97,7 @@ def _order(record: ClientsRecord) -> list[int]:
     name, grid, _ = matrices_of(record)[0]
     count = len(record.clients)
     first = grid[:count, :count]
-    return order_of(-first if name.startswith("barriers") else first)
+    return order_of(-first if name == "barriers" else first)
 
 
 def _ranges(records: Sequence[ClientsRecord]) -> dict[str, tuple[float, float]]:

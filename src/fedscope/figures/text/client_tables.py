@@ -24,7 +24,7 @@ from fedscope.records.clients_record import (
     Overlap,
     Point,
 )  # fmt: skip
-from fedscope.records.cross_client_entry import READINGS, AllBarriers, Critical, CriticalStepEntry, Noise
+from fedscope.records.cross_client_entry import READINGS, Barriers, Critical, CriticalStepEntry, Noise
 from fedscope.records.quantities import OVER_PAIRS
 from fedscope.statistics.resolution import UNRESOLVED
 
@@ -207,19 +207,17 @@ def _step(one: CriticalStepEntry) -> str:
     return "F never rises" if one.never_rises else format_estimate(one.step, one.stderr)
 
 
-def _barriers(record: ClientsRecord, found: AllBarriers) -> Table:
-    rows = [("as they are", format_entry(found.plain.mean), format_entry(found.plain.average))]
-    if found.matched:
-        rows.append(("matched", format_entry(found.matched.mean), format_entry(found.matched.average)))
-    notes = ["of F; matched: the channels of each second model in the order that fits the first best"]
-    notes += [f"not matched: {found.unmatched_reason}"] if found.unmatched_reason else []
+def _barriers(record: ClientsRecord, found: Barriers) -> Table:
+    notes = ["of F"]
     if record.averaging:
         notes.append(
             "F(w̄) − Σ p_k F(w_k) is minus the cost of averaging by F: here ± over single samples, there over "
             "the batches that the terms of its expansion share"
         )
-    columns = ("models", "barrier, mean of pairs", "F(w̄) − Σ p_k F(w_k)")
-    return Table("Barriers", columns, tuple(rows), tuple(notes))
+    columns = ("barrier, mean of pairs", "F(w̄) − Σ p_k F(w_k)")
+    return Table(
+        "Barriers", columns, ((format_entry(found.mean), format_entry(found.average)),), tuple(notes)
+    )
 
 
 def _each(record: ClientsRecord) -> Table:

@@ -1,14 +1,13 @@
 """Barriers between all pairs of several networks, such as the clients' of one round, and of their average.
 
 The barrier between two networks is the largest excess of the loss, on the straight line between them, over
-the line between their losses (Frankle et al. 2020; Entezari et al. 2022, section 2). Two networks may compute
-alike and lie far apart only because their channels are in another order; the barrier that is left after
-matching them (:mod:`fedscope.landscape.matching`) is not of that kind. Clients of one round start from one
-network, so that they have an order in common.
+the line between their losses (Frankle et al. 2020; Entezari et al. 2022, section 2). Networks that were
+trained from different starts may lie apart only because their channels are in another order (Ainsworth et al.
+2023); clients of one round start from one network, so that they have an order in common.
 
 Excesses are paired: each is one sample's loss between two networks less its own losses at the ends, so that
 what makes a sample hard counts in none. K networks have K(K−1)/2 lines with their ends in common: the ends
-are evaluated once, also where channels were permuted, which changes no loss.
+are evaluated once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +23,6 @@ from fedscope.errors import UserError
 from fedscope.landscape.loss.batches import Batches, Data
 from fedscope.landscape.loss.flat_loss import LossFunction
 from fedscope.landscape.loss.state_space import StateSpace
-from fedscope.landscape.matching.symmetry import Symmetry, permutation_symmetry
-from fedscope.landscape.matching.weight_matching import match_weights
 from fedscope.landscape.operators.probes import seed_of
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.paths.path_results import AveragingBarrier, PairBarriers
@@ -44,8 +41,6 @@ def pair_barriers(
     batches: Data,
     states: Sequence[State],
     *,
-    match: bool = False,
-    symmetry: Symmetry | None = None,
     bn: BatchNormMode = "eval",
     points: int = POINTS,
     steps: int = STEPS,
@@ -60,18 +55,16 @@ def pair_barriers(
         loss_fn: (output, targets) ↦ scalar batch mean.
         batches: the samples, see :meth:`Batches.of`.
         states: K ``state_dict`` s, at least two.
-        match: permute the second network of each pair to fit the first.
-        symmetry: of the model, where it is known.
         bn: ``eval`` moves BatchNorm's statistics along (means linearly, variances geometrically);
             ``recalibrate`` re-estimates them at every point, the ends too; see :class:`SampleLosses`.
         points: inside each line, before refinement.
         steps: at most, to refine a peak.
-        generator: draws the halves of the samples, and the orders of matching.
+        generator: draws the halves of the samples.
         seed: of such a generator instead; 0 if neither is given.
         progress: called after every pair.
 
     Raises:
-        UserError: fewer than two networks, no points; as of :class:`SampleLosses` and ``match_weights``.
+        UserError: fewer than two networks, no points; as of :class:`SampleLosses`.
     """
     if len(states) < 2 or points < 1 or steps < 0:
         raise UserError(
@@ -81,16 +74,11 @@ def pair_barriers(
     samples, own = Batches.of(batches, loss=loss_fn), seed_of(generator, seed)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
-    found = _movable(at, symmetry or permutation_symmetry(model, samples), states) if match else None
     ends = [at(flat) for flat in flats]
     pairs, tops, similar = list(combinations(range(len(states)), 2)), list[Peak](), list[float]()
     for done, (i, j) in enumerate(pairs, 1):
-        other = flats[j]
-        if found:
-            fitted = match_weights(model, states[i], states[j], symmetry=found, seed=own)
-            other = flat_network(at.space, model, fitted.state)
-        similar.append(_cosine(flats[i][: at.space.n], other[: at.space.n]))
-        curve = _Excess(at, (flats[i], other), (ends[i], ends[j]))
+        similar.append(_cosine(flats[i][: at.space.n], flats[j][: at.space.n]))
+        curve = _Excess(at, (flats[i], flats[j]), (ends[i], ends[j]))
         tops.append(peak(curve, at.sizes, points=points, steps=steps, seed=own))
         if progress:
             progress(done, len(pairs))
@@ -112,7 +100,6 @@ def pair_barriers(
         low=matrix([one.ends[0] for one in reaches]),
         high=matrix([one.ends[1] for one in reaches]),
         mean=Estimate(sum(values) / len(values), *overall, low=0.0, ends=overall_ends),
-        matched=match,
         similarities=matrix(similar, 1.0),
         bn=bn,
         samples=samples.samples,
@@ -171,11 +158,7 @@ def averaging_barrier(
     states: Sequence[State],
     *,
     weights: Sequence[float] | None = None,
-    match: bool = False,
-    symmetry: Symmetry | None = None,
     bn: BatchNormMode = "eval",
-    generator: torch.Generator | None = None,
-    seed: int | None = None,
 ) -> AveragingBarrier:
     """Return the excess of the loss of the networks' average over the average of their losses.
 
@@ -184,11 +167,8 @@ def averaging_barrier(
     average geometrically, where a server that averages buffers takes their arithmetic mean.
 
     Args:
-        model: as of :func:`pair_barriers`, like loss_fn, batches, states, symmetry and bn.
+        model: as of :func:`pair_barriers`, like loss_fn, batches, states and bn.
         weights: p_k, at least 0, in any unit; equal ones if not given.
-        match: permute all networks to fit the first.
-        generator: draws the orders of matching.
-        seed: of such a generator instead; 0 if neither is given.
 
     Raises:
         UserError: as of :func:`pair_barriers`; weights that are no weights of K networks.
@@ -196,14 +176,10 @@ def averaging_barrier(
     if len(states) < 2:
         raise UserError(f"an average of {len(states)} networks has no barrier; give two or more")
     p = shares_of(weights, len(states))
-    samples, own = Batches.of(batches, loss=loss_fn), seed_of(generator, seed)
+    samples = Batches.of(batches, loss=loss_fn)
     at = SampleLosses(model, loss_fn, samples, bn=bn)
     flats = [flat_network(at.space, model, state) for state in states]
     ends = torch.stack([at(flat) for flat in flats])
-    if match:
-        found = _movable(at, symmetry or permutation_symmetry(model, samples), states)
-        fitted = [match_weights(model, states[0], s, symmetry=found, seed=own).state for s in states[1:]]
-        flats[1:] = [flat_network(at.space, model, state) for state in fitted]
     middle, mean = at(torch.einsum("k,kn->n", p, torch.stack(flats))), p @ ends
     n = at.space.n
     stderr, dof = at.error(middle - mean)
@@ -216,7 +192,6 @@ def averaging_barrier(
         mean_loss=at.mean(mean),
         mean_loss_stderr=at.error(mean)[0],
         weights=p,
-        matched=match,
         similarities=torch.tensor([_cosine(flats[0][:n], flat[:n]) for flat in flats], dtype=torch.float64),
         bn=bn,
         samples=samples.samples,
@@ -240,11 +215,6 @@ def flat_network(space: StateSpace, model: nn.Module, state: State) -> Tensor:
     if not bool(flat.isfinite().all()):
         raise UserError("a network has weights or statistics that are not finite; leave it out")
     return flat
-
-
-def _movable(at: SampleLosses, found: Symmetry, states: Sequence[State]) -> Symmetry:
-    """Return the permutations that leave frozen tensors as they are, which the networks share."""
-    return found.without({name: states[0][name] for name in at.space.fixed})
 
 
 def _of_population(at: SampleLosses, height: float, split: Tensor) -> float:

@@ -28,8 +28,7 @@ class PairBarriers(Printed):
     low: Tensor  # (K, K) float64: the lower end of the 95 % interval, see :mod:`.peak`
     high: Tensor  # (K, K) float64: the upper end
     mean: Estimate  # over distinct pairs, of the population
-    matched: bool  # whether the column's network was permuted to fit the row's
-    similarities: Tensor  # (K, K) float64: cosines of the parameters, after matching where there was one
+    similarities: Tensor  # (K, K) float64: cosines of the parameters
     bn: str
     samples: int
     points: int  # of the grid inside a line
@@ -61,7 +60,6 @@ class AveragingBarrier(Printed):
     mean_loss: float  # Σ_k p_k F(w_k)
     mean_loss_stderr: float
     weights: Tensor  # (K,) float64: p
-    matched: bool  # whether all networks were permuted to fit the first
     similarities: Tensor  # (K,) float64: cosines with the first network's parameters
     bn: str
     samples: int

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from fedscope.errors import UserError
 from fedscope.landscape.gradients.client_noise import client_gradient_noise
 from fedscope.landscape.gradients.noise_results import NoiseScale, Ratio
 from fedscope.landscape.operators.progress_callback import Progress
@@ -61,24 +60,12 @@ def critical_entry(one: LoadedRound, request: ClientsRequest, progress: Progress
 
 
 def barriers_entry(one: LoadedRound, request: ClientsRequest, progress: Progress) -> tuple[Record, int]:
-    """Return the barriers of all pairs of clients by the global loss, as they are and matched; the passes."""
-    plain, passes = _barriers(one, request, progress, match=False)
-    try:
-        matched, more = _barriers(one, request, progress, match=True)
-        reason = None
-    except UserError as refusal:  # the network has operations whose channels are not known to move
-        matched, more, reason = None, 0, str(refusal)
-    return {"plain": plain, "matched": matched, "unmatched_reason": reason}, passes + more
-
-
-def _barriers(
-    one: LoadedRound, request: ClientsRequest, progress: Progress, *, match: bool
-) -> tuple[Record, int]:
+    """Return the barriers of all pairs of clients by the global loss, and the forward passes."""
     problem, seed = one.problem, key(one.problem.source.seed, "barriers")
     states = [client.model.state_dict() for client in one.clients]
     args = (problem.model, problem.loss_fn, problem.batches, states)
-    pairs = pair_barriers(*args, match=match, bn=request.bn, seed=seed, progress=progress)
-    mean = averaging_barrier(*args, weights=one.shares, match=match, bn=request.bn, seed=seed)
+    pairs = pair_barriers(*args, bn=request.bn, seed=seed, progress=progress)
+    mean = averaging_barrier(*args, weights=one.shares, bn=request.bn)
     rows = [[pairs.estimate(i, j) for j in range(len(states))] for i in range(len(states))]
     return {
         "mean": estimate_entry(pairs.mean),

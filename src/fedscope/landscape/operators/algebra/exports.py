@@ -51,7 +51,7 @@ def dense(op: "Operator", memory: int) -> Tensor:
     if (size := n**2 * op.dtype.itemsize) > memory:
         raise UserError(
             f"a dense {n:,} × {n:,} matrix takes {size / 2**30:,.1f} GiB, memory is {memory / 2**30:,.1f} "
-            "GiB: take some of the parameters, or what needs products alone (top_eigenpairs, trace, solve)"
+            "GiB: take some of the parameters, or what needs products alone (top_eigenpairs, trace)"
         )
     found = torch.empty(n, n, dtype=op.dtype, device=op.device)
     for columns in torch.arange(n, device=op.device).split(max(1, _ROWS_MEMORY // (8 * n))):

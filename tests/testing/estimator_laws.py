@@ -7,7 +7,7 @@ Each refuses an honest estimator with a probability of about 0.1 %, and as seeds
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from scipy.stats import binom
@@ -16,13 +16,32 @@ from torch import Tensor
 from fedscope.errors import UserError
 from fedscope.landscape.operators.adapters import LambdaOperator
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.spectral.estimator import Estimated
 
 _RARE = 1e-3
 
 
+class Estimated(Protocol):
+    """A number with the error that its own draws leave in it."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def stderr_probe(self) -> float: ...
+    @property
+    def matvecs(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    def interval(self, level: float = 0.95) -> tuple[float, float]: ...
+
+
+class Estimator(Protocol):
+    def __call__(
+        self, op: Operator, *, generator: torch.Generator | None = None, seed: int | None = None
+    ) -> Estimated: ...
+
+
 class EstimatorConformance:
-    """Laws of :class:`fedscope.landscape.Estimator`; a failed one is an ``AssertionError`` that names it."""
+    """Laws of an :class:`Estimator`; a failed one is an ``AssertionError`` that names it."""
 
     draws = 100
     spread = 1.6  # most that the errors said and the scatter of the values may differ by, a factor
