@@ -170,8 +170,12 @@ def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command) -> Non
     assert done.code == 0, done.err
     (record, *_) = json.loads(Path("r.json").read_text())
     assert "trace, products" not in done.err  # as sure as the report asks for
-    assert record["trace"] == first["trace"]
-    assert (len(record["eigenvalues"]), record["reused"]) == (5, False)
+    assert "λ_max, products" not in done.err
+    assert (record["trace"], record["eigenvalues"]) == (first["trace"], first["eigenvalues"])
+    assert record["reused"] is False
+    assert fedscope("report", "small", *few, "--grid", "3", "--top-k", "5", "--json", "r.json").code == 0
+    (record, *_) = json.loads(Path("r.json").read_text())
+    assert len(record["eigenvalues"]) == 5
     assert record["lambda_max"]["value"] == pytest.approx(first["lambda_max"]["value"], rel=1e-4)
     assert record["density"]
     assert record["cross_client"]

@@ -40,9 +40,8 @@ RULES: Sequence[OptionRule] = (Rule("no_compute files", lambda v: not v["dry_run
               help="Points along each axis of the landscapes.")  # fmt: skip
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The landscapes' axes run from -SPAN to SPAN.")  # fmt: skip
-@click.option(
-    "--top-k", type=click.IntRange(2), default=5, show_default=True, help="Largest eigenvalues to compute."
-)
+@click.option("--top-k", type=click.IntRange(1),
+              help="Largest eigenvalues. [default: those measured already, else 5]")  # fmt: skip
 @click.option("--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of to 5 %.")
 @click.option("--client-probes", type=click.IntRange(3), default=16, show_default=True,
               help="Probes per client for H_N and H_D, where a run kept its clients.")  # fmt: skip
@@ -60,7 +59,7 @@ def command(
     out: str,
     grid: int,
     span: float,
-    top_k: int,
+    top_k: int | None,
     probes: int | None,
     client_probes: int,
     no_clients: bool,
