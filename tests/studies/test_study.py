@@ -112,7 +112,7 @@ def test_a_study_builds_from_an_empty_registry_and_then_from_a_full_one(study: S
     assert (again, faults, said) == (written, {}, [])
     assert {path: path.read_bytes() for path in texts} == texts
     page = supplement(study.name.split("/")[0], place.out)
-    assert "## What explains the rest\n\n- [Table 2](" in page
+    assert "## What may explain the rest\n\n- [Table 2](" in page
     poorer = replace(place, registry=tmp_path / "nothing")
     assert build(study, own, Choices(), poorer, said.append, partial=True)[0] == []
 

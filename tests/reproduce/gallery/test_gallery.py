@@ -74,11 +74,11 @@ def test_what_explains_an_artefact_is_told_on_its_papers_page_and_stands_beside_
     for name in ("table3", "table2", "table2-guess"):
         record = committed("man/table2-cpu.json").edited(recipe=f"man/{name}")
         (tmp_path / "man" / f"{name}-cpu.json").write_text(json.dumps(record.to_json()))
-    assert "## What explains the rest" not in supplement("man", tmp_path)
+    assert "## What may explain the rest" not in supplement("man", tmp_path)
     (tmp_path / "man" / "table2-guess-cpu.txt").write_text("of *two* guesses one is λ\\_max.\n", "utf-8")
     page = supplement("man", tmp_path)
     said = "[Table 2](table2-guess-cpu.md): of *two* guesses one is λ\\_max.\n\n## Where"
-    assert f"## What explains the rest\n\n- {said}" in page
+    assert f"## What may explain the rest\n\n- {said}" in page
     order = [record.recipe for _, record in records(tmp_path)]
     assert order == ["man/table2", "man/table2-guess", "man/table3"]
 
