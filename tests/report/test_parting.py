@@ -23,12 +23,12 @@ def test_a_round_has_the_tables_and_pictures_of_the_command() -> None:
 
 def test_barriers_have_their_matrix_without_overlaps() -> None:
     nothing = {"value": 0.0, "stderr": 0.0}
-    plain = {
+    barriers = {
         "mean": nothing, "average": nothing, "matrix": [[None, 0.1], [0.1, None]],
         "stderr": [[None, 0.0], [0.0, None]], "similarities": [[1.0, 0.9], [0.9, 1.0]],
     }  # fmt: skip
     empty = record(2, flatness=[], alignment=None, averaging=None, overlap=None)  # type: ignore[arg-type]
-    one = empty.edited(barriers={"plain": plain, "matched": None})
+    one = empty.edited(barriers=barriers)
     for shown, pictures in ((empty, 0), (one, 1)):
         (found,) = round_parts([shown])
         assert len(found["pictures"]) == pictures

@@ -163,7 +163,7 @@ def test_a_run_of_one_model_alone_is_measured_whole(fedscope: Command) -> None:
     assert done.code == 0, done.err
     record = json.loads(Path("all.json").read_text())
     assert record["averaging"]["global"]["mean"]["measured"]["value"] == 0
-    assert record["barriers"]["plain"]["mean"]["value"] == 0
+    assert record["barriers"]["mean"]["value"] == 0
     for part in ("alignment", "critical"):
         done = fedscope("clients", "a", "--registry", "runs", "--only", part, "--anchor", "global")
         assert (done.code, "client 0 did not move" in done.err) == (2, True)

@@ -111,7 +111,7 @@ def test_random_widths_are_averaged() -> None:
 @pytest.mark.parametrize("method", ["fedavg", "moon", "stochdepth", "gradaug", "fedalign"])
 def test_a_run_counts_the_same(method: str) -> None:
     """What the steps of a run on digits do, chance averaged over draws."""
-    settings = Settings(method=method, clients=2, train_samples=100, test_samples=10)
+    settings = Settings(method=method, reading="code", clients=2, train_samples=100, test_samples=10)
     counted = cost(prepare(settings, {}), draws=60)
     plain, projected = (cast(ResNet, outline("resnet_digits", 10, 1, head=head)) for head in (False, True))
     row = expected_costs(plain, projected, 1, 8)["gradaug n=2" if method == "gradaug" else method]

@@ -14,7 +14,13 @@ MILLION = 1e6
 
 def federation(method: str, data_dir: Path, model: str = "resnet56_bottleneck", **given: str) -> Federation:
     settings = Settings(
-        method=method, dataset="cifar100", model=model, clients=2, train_samples=200, test_samples=10
+        method=method,
+        reading="code",
+        dataset="cifar100",
+        model=model,
+        clients=2,
+        train_samples=200,
+        test_samples=10,
     )
     return prepare(settings, {name.replace("_", ".", 1): value for name, value in given.items()}, data_dir)
 

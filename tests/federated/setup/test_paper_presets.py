@@ -13,7 +13,7 @@ from tests.papers import read
 UNPRINTED: dict[str, tuple[tuple[object, ...], ...]] = {
     "fedalign": (("fixed_fraction", "fedalign", True),),
     "man": (("bernoulli", "man", None),),
-    "fedfor": (("all", None, None), ("all", "fedalign", None)),
+    "fedfor": (("all", None, None), ("all", "fedalign", None), ("all", "small", None)),
     "fedasam": (("fixed_fraction", "fedasam", None),),
     "fedgloss": (("fixed_fraction", "fedgloss", None),),
 }  # sampling, augmentation, drop_last

@@ -148,10 +148,10 @@ def test_alike_clients_stand_beside_each_other() -> None:
 def test_clients_with_low_barriers_stand_beside_each_other() -> None:
     heights = [[None if i == j else 0.1 if (i - j) % 2 == 0 else 0.9 for j in range(4)] for i in range(4)]
     nothing = {"value": 0.0, "stderr": 0.0}
-    plain = {
+    barriers = {
         "mean": nothing, "average": nothing, "matrix": heights, "stderr": heights, "similarities": heights,
     }  # fmt: skip
-    one = record(4, overlap=None).edited(barriers={"plain": plain, "matched": None})
+    one = record(4, overlap=None).edited(barriers=barriers)
     axes, _ = draw([one], "matrix").axes
     names = [int(label.get_text()) for label in axes.get_xticklabels()]
     assert sorted(names) == [0, 1, 2, 3]

@@ -1,7 +1,8 @@
 """The expected cost of a training step on a residual network, from its shapes alone.
 
-The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the published options. :mod:`.cost` counts
-the steps that a run would take; here random choices are averaged exactly, and no data is needed.
+The rows of FedAlign's Tables 5 and 7 (Mendieta et al. 2022) at the options of the published program.
+:mod:`.training_cost` counts the steps that a run would take; here random choices are averaged exactly, and no
+data is needed.
 """
 
 from collections import Counter
@@ -98,7 +99,7 @@ def fedalign_passes(last: Sequence[Products], options: Values) -> float:
 
 
 def options(method: str, count: int | None = None) -> Values:
-    return METHODS[method].values({} if count is None else {"gradaug.n": str(count)}, "paper")
+    return METHODS[method].values({} if count is None else {"gradaug.n": str(count)}, "code")
 
 
 def _widths(options: Values) -> tuple[float, tuple[int, int]]:

@@ -47,8 +47,8 @@ STOCHDEPTH = Method(
     options=(
         Option("sd.keep", 0.9, "p_L of the last block (Mendieta et al. 2022: 0.9)", within=(1e-6, 1.0)),
         Option(
-            "sd.schedule", "code", "p_b = 1 − ((b−1)/(L−1))(1 − p_L), or 1 − (b/L)(1 − p_L)",
-            choices=("code", "paper"),
+            "sd.schedule", "paper", "p_b = 1 − (b/L)(1 − p_L), or 1 − ((b−1)/(L−1))(1 − p_L)",
+            code="code", choices=("paper", "code"),
         ),
     ),
     network_needs=(needs,),

@@ -134,8 +134,8 @@ GRADAUG = Method(
         Option("gradaug.n", 2, "number of sub-networks n", within=(1, 16)),
         Option("gradaug.width", 0.8, "least width ω_b (Mendieta et al. 2022: 0.8)", within=(0.01, 1.0)),
         Option(
-            "gradaug.widths", "min_plus_uniform", "one sub-network at ω_b and the others ~ U[ω_b, 1], or all "
-            "drawn", choices=("min_plus_uniform", "uniform"),
+            "gradaug.widths", "uniform", "all sub-networks ~ U[ω_b, 1], or one of them at ω_b",
+            code="min_plus_uniform", choices=("uniform", "min_plus_uniform"),
         ),
         Option("gradaug.resolutions", "auto", "sides to draw from, such as 32,28,24; auto: the published"),
         DIVISOR,

@@ -100,12 +100,13 @@ def rows(recipe: Recipe, chosen: Sequence[str] | None) -> list[str]:
 def _seeds(recipe: Recipe, row: str, column: str, choices: Choices) -> Iterator[RunCell]:
     source, where, scale = preset(recipe.columns[column].preset), recipe.columns[column], recipe.scale
     method, *options = recipe.rows[row].split()
-    fields: dict[str, Any] = {
-        "method": method, **scale.settings, **where.settings, **scale.by_row.get(row, {}),
-    }  # fmt: skip
+    own = scale.by_row.get(row, {})
+    fields: dict[str, Any] = {"method": method, **scale.settings, **where.settings}
+    fields |= {name: value for name, value in own.items() if "." not in name}
     if choices.rounds:
         fields["rounds"] = min(choices.rounds, fields.get("rounds") or source.settings["rounds"])
     given = dict(option.split("=", 1) for option in options)
+    given |= {name: str(value) for name, value in own.items() if "." in name}
     shown = tuple(q for q in recipe.shows(column) if not QUANTITIES[q].static)
     for seed in choices.seeds or where.seeds_of(row) or scale.seeds or source.seeds:
         values, known, use = source.resolve({**fields, "seed": seed}, given)

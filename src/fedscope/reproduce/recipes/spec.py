@@ -68,7 +68,7 @@ class RecipeScale:
     name: str
     why: tuple[str, ...] = ()
     settings: Table = field(default_factory=dict)
-    by_row: Mapping[str, Table] = field(default_factory=dict)  # further settings of single rows
+    by_row: Mapping[str, Table] = field(default_factory=dict)  # further settings and options of single rows
     seeds: tuple[int, ...] | None = None  # None: the preset's
     rows: tuple[str, ...] | None = None  # None: all
 
