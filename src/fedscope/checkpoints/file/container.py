@@ -1,4 +1,4 @@
-"""The zip container of a checkpoint or an archive and the pickle in it, checked before anything is read.
+"""The zip container of a checkpoint and the pickle in it, checked before anything is read.
 
 Nothing is compressed in these files, so their content is never larger than the file: a "zip bomb" is refused
 for its method of compression, for members that overlap, or for a name that stands twice.

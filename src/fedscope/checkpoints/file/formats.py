@@ -15,7 +15,6 @@ from fedscope.errors import UserError
 
 RUN_FORMAT = "fedscope/run/2"
 CHECKPOINT_FORMAT = "fedscope/checkpoint/2"
-ARCHIVE_FORMAT = "fedscope/archive/1"
 REMOTE_FORMAT = "fedscope/remote/1"
 
 Data = dict[str, Any]

@@ -38,7 +38,7 @@ _BESIDES = ("tensorboard", "wandb", LOCK)  # allowed in the folder, and no part 
 def kind(name: str) -> Kind | None:
     """Return the kind of the file ``name`` of a run (a path below the run with ``/``), or None if it is none.
 
-    Only such names are ever taken from an archive: none is absolute, goes up, or is a device.
+    Only such names are ever pulled: none is absolute, goes up, or is a device.
     """
     for found, pattern in _KINDS.items():
         if re.fullmatch(pattern, name):

@@ -122,7 +122,7 @@ class Manifest(StrictModel):
     sends: bool = later(False)  # clients start from another model than is kept
     remembers: bool = later(False)  # clients or server keep vectors between two rounds
     sealed_metrics: Literal[True] = True  # each line of metrics.jsonl carries a check
-    partial: bool = False  # an import of single checkpoints: the others are elsewhere
+    partial: bool = False  # not every file must be here, as of an added run
     clients_deleted: bool = False  # by `runs delete --clients`, after the last round
     steps_deleted: bool = later(False)  # by `runs delete --local-steps`
     # global models, by `runs delete --checkpoint`: file → SHA-256 of its weights, whose results stay

@@ -1,4 +1,4 @@
-"""The sealed list of a run's files, and at a remote its results, with sizes and hashes.
+"""The sealed list of a pushed run's files and results, with sizes and hashes.
 
     {"format", "run", "files": {"final.pt": {"bytes", "sha256"}, …}, …, "sha256": the seal of all before}
 
@@ -15,11 +15,9 @@ from pydantic import Field
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.fields import Name, StrictModel, later, parse
-from fedscope.checkpoints.file.formats import of_format, seal
+from fedscope.checkpoints.file.formats import REMOTE_FORMAT, of_format, seal
 from fedscope.storage import open_regular
 from fedscope.storage.limits import parse_json
-
-Content = bytes  # in the class below ``bytes`` is a field
 
 
 class File(StrictModel):
@@ -34,18 +32,14 @@ class File(StrictModel):
             digest = hashlib.file_digest(handle, "sha256")
             return cls(bytes=handle.tell(), sha256=digest.hexdigest())
 
-    @classmethod
-    def from_content(cls, content: Content) -> "File":
-        return cls(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-
 
 class Contents(StrictModel):
     """The files of one run, by their paths below it with ``/``, and results by theirs below the registry."""
 
-    format: str
+    format: str = REMOTE_FORMAT
     run: Name
     files: dict[str, File]
-    created: str = later("")  # as in the manifest; of a remote's list alone
+    created: str  # as in the manifest
     rounds: Annotated[int, Field(ge=0)] = later(0)  # how far the run had come
     in_place: bool = later(False)  # the files lie in ``RUN/``, not in ``objects/``
 
@@ -64,8 +58,8 @@ class Contents(StrictModel):
         return json.dumps({**data, "sha256": seal(data)}, indent=1).encode()
 
     @classmethod
-    def from_bytes(cls, content: bytes, form: str, what: str) -> "Contents":
-        data = of_format(parse_json(content), form, what)
+    def from_bytes(cls, content: bytes, what: str) -> "Contents":
+        data = of_format(parse_json(content), REMOTE_FORMAT, what)
         if data.pop("sha256", None) != seal(data):
             raise ValueError("its list of files does not match its hash")
         contents = parse(cls, data, what)

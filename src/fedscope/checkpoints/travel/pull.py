@@ -80,14 +80,6 @@ def put_back(run: RunFolder, staged: RunFolder, names: Sequence[str]) -> None:
             move(staged.folder / name, run.folder / name, below=run.root)
 
 
-def settle(run: RunFolder, name: str, expected: str) -> None:
-    """Make a folder of files a run called ``name``, that was ``expected``, once it has no fault."""
-    touch(run.folder / layout.LOCK, below=run.folder)
-    check_run(run, expected)
-    if name != expected:
-        run.write_manifest(run.manifest().model_copy(update={"name": name}))
-
-
 def _lacking(run: RunFolder, contents: Contents, remote: Remote) -> Mapping[str, File]:
     """Return what a run that is here gets: models deleted from it, and results.
 
@@ -162,10 +154,13 @@ def _fetch(remote: Remote, contents: Contents, name: str, target: BinaryIO, tick
 
 
 def _complete(staged: RunFolder, contents: Contents) -> None:
-    """Make what was collected a run under its folder's name."""
+    """Make what was collected a run under its folder's name, once it has no fault."""
     for other in [other for other in layout.files(staged.folder) if other not in contents.files]:
         remove(staged.folder / other, below=staged.folder)
     manifest = staged.manifest()
     if (manifest.name, manifest.created) != (contents.run, contents.created):
         raise UserError(f"the manifest of {contents.run!r} is of another run; ask who pushed it")
-    settle(staged, staged.name, contents.run)
+    touch(staged.folder / layout.LOCK, below=staged.folder)
+    check_run(staged, contents.run)
+    if staged.name != contents.run:
+        staged.write_manifest(manifest.model_copy(update={"name": staged.name}))

@@ -11,7 +11,6 @@ from threading import Event
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.file.checkpoint import describe_checkpoint, listed
 from fedscope.checkpoints.file.fields import checked_name
-from fedscope.checkpoints.file.formats import REMOTE_FORMAT
 from fedscope.checkpoints.file.schema import Manifest
 from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_folder import RunFolder
@@ -97,7 +96,7 @@ def _known_list(remote: Remote, name: str) -> Contents:
             content += part
             if len(content) > MOST_BYTES:
                 raise ValueError(f"more than {MOST_BYTES >> 20} MiB")
-    return Contents.from_bytes(bytes(content), REMOTE_FORMAT, f"the list of {name!r} at {remote.url}")
+    return Contents.from_bytes(bytes(content), f"the list of {name!r} at {remote.url}")
 
 
 def _listed(run: RunFolder, remote: Remote) -> Contents:
@@ -108,7 +107,6 @@ def _listed(run: RunFolder, remote: Remote) -> Contents:
     manifest = run.manifest()
     names = [name for name in layout.files(run.folder) if layout.kind(name)]
     return Contents(
-        format=REMOTE_FORMAT,
         run=run.name,
         files={name: File.from_path(run.at(name)) for name in [*names, *_results(run, manifest, names)]},
         created=manifest.created,

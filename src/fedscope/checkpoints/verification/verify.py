@@ -104,7 +104,7 @@ def _problem(run: RunFolder, name: str, account: Account, loaded: list[LoadedChe
     if kind is None:
         return "belongs to no run of ours; move it elsewhere"
     if path.is_symlink():
-        return "is a link, which no copy or archive of the run would hold; put the file here"
+        return "is a link, which does not travel; put the file here"
     try:
         if kind == "checkpoint":
             return _checkpoint_problem(path, name, account, loaded)

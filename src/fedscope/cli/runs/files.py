@@ -1,10 +1,9 @@
-"""`fedscope runs verify`, `export` and `import`: the registry's files, checked and carried."""
+"""`fedscope runs verify` and `export`: the registry's files, checked and written for other programs."""
 
 from pathlib import Path
 
 import click
 
-from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.method_code import changed_methods
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.cli.options import completion, shared
@@ -91,57 +90,29 @@ FORMATS = ("state_dict", "safetensors", "peft", "pretrained")  # of a checkpoint
     "export",
     cls=Command,
     examples={
-        "fedscope runs export a --out a.tar": "a whole run as one file",
-        "fedscope runs export a@best --format safetensors --out a.safetensors": "weights for other programs",
+        "fedscope runs export a@best --out a.pt": "weights for other programs",
         "fedscope runs export a --format peft --out adapters": "LoRA adapters, as a folder of peft's",
     },
 )
 @click.argument("what", metavar="RUN|CKPT", shell_complete=completion.checkpoints)
-@click.option("--format", "kind", type=click.Choice([*FORMATS, "archive", "config"]),
-              default="archive", show_default=True)  # fmt: skip
+@click.option("--format", "kind", type=click.Choice([*FORMATS, "config"]),
+              default=FORMATS[0], show_default=True)  # fmt: skip
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FILE",
               callback=shared.writable)  # fmt: skip
 @shared.registry
 def export_command(what: str, kind: str, out: Path, registry: Path) -> None:
-    """Write a run as one portable file, a checkpoint's weights for other programs, or a run's settings.
+    """Write a checkpoint's weights for other programs, or a run's settings.
 
     Of LoRA adapters, peft makes the folder of the adapters alone; pretrained, of any run on a network of
     Hugging Face's, that of the whole network with the adapters merged in.
 
-    An archive of RUN holds all of it, one of RUN@best or RUN@25 that checkpoint alone; `runs import` takes
-    both. The config is TOML for `fedscope train --config`.
+    The config is TOML for `fedscope train --config`. A whole run travels by `fedscope runs push`.
     """
-    store = RunRegistry(registry)
-    if kind == "archive":
-        from fedscope.checkpoints.travel.archive import export_run
-
-        run, only = _run_of(store, what)
-        export_run(run, out, only)
-    elif kind == "config":
-        write_text(out, config(store.run(what.partition("@")[0]).manifest()), below=None)
+    if kind == "config":
+        manifest = RunRegistry(registry).run(what.partition("@")[0]).manifest()
+        write_text(out, config(manifest), below=None)
     else:
         from fedscope.workflows.export import WRITERS
 
-        WRITERS[kind](store.resolve(what), out)
+        WRITERS[kind](RunRegistry(registry).resolve(what), out)
     print(str(out))
-
-
-@click.command("import", cls=Command)
-@click.argument("archive", type=click.Path(path_type=Path))
-@click.option("--name", help="Name of the run here. [default: its own]")
-@shared.registry
-def import_command(archive: Path, name: str | None, registry: Path) -> None:
-    """Add the run in an archive to the registry, once every hash in it is checked."""
-    from fedscope.checkpoints.travel.archive import import_run
-
-    print(import_run(RunRegistry(registry), archive, name).name)
-
-
-def _run_of(store: RunRegistry, what: str) -> tuple[RunFolder, Path | None]:
-    if Path(what).is_file() or "@" in what:
-        path = store.resolve(what)
-        folder = layout.run_of(path)
-        if folder is None:
-            raise UserError(f"{path} lies in no run; use --format state_dict or safetensors")
-        return RunFolder(folder), folder / path.absolute().relative_to(folder)
-    return store.run(what), None

@@ -16,7 +16,7 @@ from fedscope.checkpoints.registry.run_registry import COLUMNS, Row, RunFolder, 
 from fedscope.cli.options import completion, shared
 from fedscope.cli.options.command import CommandGroup, OptionRule
 from fedscope.cli.runs import add
-from fedscope.cli.runs.files import export_command, import_command, verify_command
+from fedscope.cli.runs.files import export_command, verify_command
 from fedscope.cli.runs.show import show_command
 from fedscope.cli.runs.travel import pull_command, push_command
 from fedscope.cli.terminal import console
@@ -34,7 +34,7 @@ SOON = 2.0  # seconds of a listing that need no word
 
 @click.group("runs", cls=CommandGroup)
 def command() -> None:
-    """List, show, compare, verify, export, import, push and pull the registry's runs."""
+    """List, show, compare, verify, export, push and pull the registry's runs."""
 
 
 def _filter(name: str) -> shared.Decorator:
@@ -229,7 +229,7 @@ def delete(
 
 
 for _command in (
-    show_command, verify_command, export_command, import_command, push_command, pull_command, add.command
+    show_command, verify_command, export_command, push_command, pull_command, add.command
 ):  # fmt: skip
     command.add_command(_command)
 

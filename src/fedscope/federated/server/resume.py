@@ -64,5 +64,5 @@ def _check_unbegun(run: RunFolder) -> None:
     if run.manifest().partial or run.is_finished or recorded > 1:
         raise UserError(
             f"cannot resume {run.name!r}: it has {recorded} rounds, and the model after the newest one is "
-            "not here; pull or import the whole run, or train it anew under another --name"
+            "not here; pull the whole run, or train it anew under another --name"
         )
