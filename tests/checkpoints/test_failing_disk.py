@@ -22,23 +22,22 @@ from tests.checkpoints.cases import manifest, small_run
 MANIFEST = "registry/small/manifest.json"  # says first what is to be deleted
 CODES = (errno.EIO, errno.ESTALE, errno.ENOSPC, errno.EMFILE, errno.EXDEV, errno.EBUSY, errno.EROFS)
 DOORS = {  # the call of the system that fails, and commands that go through it
-    "fsync": ("tag small new", "delete small --yes", "export small --out out.zip", "push small there"),
-    "rename": ("delete small --yes", "import small.zip --name new", "pull small kept --name new"),
-    "replace": ("export small --out out.zip", "push small there", "pull small kept --name new"),
-    "mkdir": ("import small.zip --name new", "push small there", "pull small kept --name new"),
+    "fsync": ("tag small new", "delete small --yes", "export small --out out.pt", "push small there"),
+    "rename": ("delete small --yes", "pull small kept --name new"),
+    "replace": ("export small --out out.pt", "push small there", "pull small kept --name new"),
+    "mkdir": ("push small there", "pull small kept --name new"),
     "unlink": ("tag small good --remove", "delete small --checkpoint best.pt --yes"),
-    "flock": ("delete small --yes", "export small --out out.zip", "push small there"),
+    "flock": ("delete small --yes", "push small there"),
 }
 CASES = [(door, line, code) for door, lines in DOORS.items() for line in lines for code in CODES]
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a registry, an archive and a remote of its run."""
+    """A folder with a registry and a remote of its run."""
     root = tmp_path_factory.mktemp("kept")
     small_run(root / "registry")
     where = ("--registry", str(root / "registry"))
-    assert call(["runs", "export", "small", "--out", str(root / "small.zip"), *where]) == 0
     assert call(["runs", "push", "small", str(root / "kept"), *where]) == 0
     return root
 
@@ -79,7 +78,7 @@ def test_a_disk_that_fails_is_told_in_one_line_and_nothing_is_lost(
     (said,) = capsys.readouterr().err.splitlines()
     mend = next(text for text, codes in MENDS.items() if code in codes)
     assert re.fullmatch(
-        rf"Error: ((registry|there)/\S+|\S+/out\.zip): {os.strerror(code)}; {re.escape(mend)}", said
+        rf"Error: ((registry|there)/\S+|\S+/out\.pt): {os.strerror(code)}; {re.escape(mend)}", said
     )
     if line.startswith("delete") and not (here / "registry" / "small").exists():
         return  # under a hidden name, as after a kill
@@ -107,12 +106,7 @@ def test_without_locks_runs_are_read_and_not_written(
         assert "the file system has no locks" in said
         assert "Lustre: -o flock" in said
     assert {name: one for name, one in content(here).items() if ".new.pull" not in name} == before
-    for line in (
-        "export small --out out.zip",
-        "push small there",
-        "verify small",
-        "import small.zip --name new",
-    ):
+    for line in ("export small --out out.pt", "push small there", "verify small"):
         assert call(["runs", *line.split()]) == 0
     assert not is_busy(RunFolder(here / "registry" / "small"))
     with pytest.raises(UserError, match="no locks"):
@@ -126,9 +120,9 @@ def test_a_registry_that_is_a_link_to_nothing_is_refused(
 ) -> None:
     (here / "scratch").symlink_to("scratch" if leads == "itself" else "gone")
     root = str(here / "scratch" / ("deep" if leads == "nothing above" else ""))
-    lines = ("import small.zip", "import small.zip --name new", "pull small kept", "tag small x", "list",
+    lines = ("pull small kept", "pull small kept --name new", "tag small x", "list",
              "delete small --yes", "verify", "rebuild")  # fmt: skip
-    for line in lines[:3] if leads == "nothing above" else lines:
+    for line in lines[:2] if leads == "nothing above" else lines:
         assert call(["runs", *line.split(), "--registry", root]) == 2
         (said,) = capsys.readouterr().err.splitlines()
         assert said.startswith(f"Error: {here}/scratch is a link that leads to nothing ("), line
@@ -231,10 +225,10 @@ def test_a_failing_disk_is_no_damage(here: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_read_that_fails_names_its_file(here: Path) -> None:
-    file = storage.open_regular(here / "small.zip")
+    file = storage.open_regular(here / "registry" / "small" / "final.pt")
     os.close(file.fileno())
     for read in (lambda: file.read(9), file.read, file.close):
         with pytest.raises(
-            OSError, match=r"Bad file descriptor" + (r".*small\.zip" if read != file.close else "")
+            OSError, match=r"Bad file descriptor" + (r".*final\.pt" if read != file.close else "")
         ):
             read()

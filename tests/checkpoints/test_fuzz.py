@@ -3,6 +3,7 @@
 The canary is a file that a poisoned pickle makes when its code runs.
 """
 
+import hashlib
 import io
 import json
 import pickle
@@ -24,7 +25,8 @@ from fedscope.checkpoints.file.checkpoint import describe_checkpoint, load_check
 from fedscope.checkpoints.file.formats import seal
 from fedscope.checkpoints.foreign.tensor_files import read
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.archive import import_run
+from fedscope.checkpoints.travel.places import remote
+from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.verification.verify import verify_root, verify_run
 from fedscope.errors import UserError
 from tests import tiers
@@ -229,27 +231,35 @@ def names() -> st.SearchStrategy[str]:
         "final.pt/x",
         "state/round-0001/../x",
     ]
-    good = ["final.pt", "metrics.jsonl", "manifest.json", "archive.json", "tags/a", "clients/0001.pt"]
-    other = st.characters(codec="utf-8", exclude_characters="\0")  # where zipfile cuts a name as it writes it
-    return st.sampled_from(bad + good) | st.text(other, min_size=1, max_size=10)
+    good = ["final.pt", "metrics.jsonl", "manifest.json", "rows.zz", "tags/a", "clients/0001.pt"]
+    return st.sampled_from(bad + good) | st.text(st.characters(codec="utf-8"), min_size=1, max_size=10)
 
 
-def archive_is_refused_or_contained(members: list[tuple[str, bytes]]) -> None:
+def pushed_is_refused_or_contained(held: dict[str, bytes]) -> None:
+    """Pull a run from a place that lists and holds these files, every hash of them right."""
     outside = place() / "outside"
     shutil.rmtree(outside, ignore_errors=True)
     root = outside / "registry"
     root.mkdir(parents=True)
-    path = place() / "case.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members:
-            if name not in archive.namelist():
-                archive.writestr(name, content)
+    there = remote(str(place() / "there"))
+    files = {}
+    for name, content in held.items():
+        sha256 = hashlib.sha256(content).hexdigest()
+        files[name] = {"bytes": len(content), "sha256": sha256}
+        there.write(f"objects/{sha256[:2]}/{sha256[2:]}", content, lambda _: None)
+    data = {"format": "fedscope/remote/1", "run": "case", "files": files, "created": "", "rounds": 0}
+    content = json.dumps({**data, "sha256": seal(data)}).encode()
+    there.write("runs/case.json", content, lambda _: None)
     with pytest.raises(UserError):
-        import_run(RunRegistry(root), path)
-    assert [p.name for p in outside.rglob("*")] == ["registry"]  # nothing, and nowhere else
+        pull_run(RunRegistry(root), there, "case", lambda *_: None)
+    assert RunRegistry(root).folders() == []
+    assert {path.relative_to(outside).parts[:2] for path in outside.rglob("*")} <= {
+        ("registry",),
+        ("registry", ".case.pull"),
+    }
 
 
 @settings(MANY, max_examples=tiers.examples())
-@given(st.lists(st.tuples(names(), st.binary(max_size=20) | trees().map(lambda t: json.dumps(t).encode()))))
-def test_archives(members: list[tuple[str, bytes]]) -> None:
-    archive_is_refused_or_contained(members)
+@given(st.dictionaries(names(), st.binary(max_size=20) | trees().map(lambda t: json.dumps(t).encode())))
+def test_pushed_runs(held: dict[str, bytes]) -> None:
+    pushed_is_refused_or_contained({"manifest.json": b"{}", **held})

@@ -1,4 +1,4 @@
-"""A registry with a link in it, as an archive or a tidy user brings it: no command touches where it leads."""
+"""A registry with a link in it, as a tidy user makes it: no command touches where it leads."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ WRITERS = [
     ("tiny/tags", "runs", "tag", "tiny", "kept", "--remove"),
     ("tiny/tags/good", "runs", "tag", "tiny", "good"),
     ("added", "runs", "add", "model.pt", "--model", "mlp", "--dataset", "digits", "--name", "added"),
-    ("copy", "runs", "import", "tiny.fed", "--name", "copy"),
+    ("copy", "runs", "pull", "tiny", "place", "--name", "copy"),
     (INDEX, "runs", "rebuild"),
     (f"{INDEX}-journal", "runs", "rebuild"),
     (".analysis", "hessian", "tiny", *SMALL),
@@ -83,8 +83,8 @@ def test_no_command_touches_what_a_link_leads_to(
 ) -> None:
     somebody_s_own(tmp_path / "elsewhere")
     copied.run("tiny").tag("kept")
-    assert call(["runs", "export", "tiny", "--out", "tiny.fed"]) == 0
-    assert call(["runs", "export", "tiny", "--format", "state_dict", "--out", "model.pt"]) == 0
+    assert call(["runs", "push", "tiny", "place"]) == 0
+    assert call(["runs", "export", "tiny", "--out", "model.pt"]) == 0
     if place.startswith("CACHE"):
         monkeypatch.setenv("FEDSCOPE_CACHE", str(tmp_path / "cache"))
         linked(cache_dir() / place.removeprefix("CACHE/"), tmp_path / "elsewhere")

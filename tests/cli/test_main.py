@@ -165,8 +165,6 @@ class Poison:
         (["runs", "show", "plain.pt", "--provenance"], "register it with `fedscope runs add`"),
         (["runs", "show", "cut.pt", "--provenance"], "truncated or damaged"),
         (["runs", "show", "x.json", "--provenance"], "no such file"),
-        (["runs", "import", "plain.pt"], "is no archive of a run, or is damaged"),
-        (["runs", "import", "nowhere.zip"], "no such file: nowhere.zip"),
         (["runs", "verify", "tinny"], "did you mean 'tiny'?"),
         (
             ["runs", "show", "tiny", "--registry", "nowhere"],

@@ -252,8 +252,9 @@ def test_code_is_run_unasked_only_where_it_is_what_it_was(
     assert (named.code, "has changed since training" in " ".join(named.err.split())) == (0, True), named.err
     for harmless in (
         ("runs", "list"), ("runs", "show", "a"), ("runs", "verify"), ("runs", "diff", "a", "a"),
-        ("runs", "export", "a", "--out", "a.tar"), ("runs", "delete", "a", "--yes"),
-        ("runs", "import", "a.tar"), ("runs", "rebuild"), ("plot-runs", "a", "--out", "a.svg"),
+        ("runs", "export", "a", "--out", "a.pt"), ("runs", "push", "a", "place"),
+        ("runs", "delete", "a", "--yes"), ("runs", "pull", "a", "place"), ("runs", "rebuild"),
+        ("plot-runs", "a", "--out", "a.svg"),
     ):  # fmt: skip
         sys.modules.pop(path.stem, None)
         done = fedscope(*harmless, "--registry", "runs")

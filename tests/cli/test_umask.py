@@ -22,8 +22,9 @@ COMMANDS = [
     ("data", "plot-partition", "tiny"),
     ("report", "tiny", "--no-compute"),
     *(("runs", "export", "tiny", "--format", kind, "--out", kind)
-      for kind in ("archive", "state_dict", "safetensors", "config")),
-    ("runs", "import", "archive", "--name", "copy"),
+      for kind in ("state_dict", "safetensors", "config")),
+    ("runs", "push", "tiny", "place"),
+    ("runs", "pull", "tiny", "place", "--name", "copy"),
     ("runs", "tag", "copy", "good"),
     ("runs", "add", "state_dict", "--model", "resnet_digits", "--dataset", "digits", "--name", "added"),
     ("runs", "rebuild"),

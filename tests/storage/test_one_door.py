@@ -21,8 +21,6 @@ OWN = {"write_text", "write_bytes", "read_text", "read_bytes", "touch", "move"} 
 
 # to a handle that storage has opened, of what comes with the package or the system, or no file
 KNOWN = {
-    ("checkpoints/travel/archive.py", "archive.open"),
-    ("checkpoints/travel/archive.py", "shutil.copyfileobj"),
     ("checkpoints/file/code.py", "path.read_bytes"),
     ("checkpoints/file/checkpoint.py", "torch.save"),
     ("checkpoints/registry/index.py", "sqlite3.connect"),  # right after a look at what lies there

@@ -38,7 +38,7 @@ def test_a_newer_run_is_refused_by_name(tmp_path: Path, number: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "found", ["fedscope/run/0", "fedscope/run/1", "fedscope/run/x", "other/1", 1, None, "fedscope/archive/1"]
+    "found", ["fedscope/run/0", "fedscope/run/1", "fedscope/run/x", "other/1", 1, None, "fedscope/remote/1"]
 )
 def test_what_has_no_format_is_none_of_ours(found: object) -> None:
     with pytest.raises(UserError, match=r"^x has no format fedscope/run/"):

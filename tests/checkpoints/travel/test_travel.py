@@ -19,7 +19,6 @@ from fedscope.checkpoints.file.schema import Round
 from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel import places, push
-from fedscope.checkpoints.travel.archive import export_run, import_run
 from fedscope.checkpoints.travel.places import Folder, remote, runs_at
 from fedscope.checkpoints.travel.pull import pull_run
 from fedscope.checkpoints.travel.push import Journey, push_run, read_list
@@ -229,8 +228,11 @@ def test_another_run_of_the_name_is_not_replaced(run: RunFolder, place: Counted,
 def test_a_whole_run_is_not_replaced_by_one_of_its_models(
     run: RunFolder, place: Counted, tmp_path: Path
 ) -> None:
-    export_run(run, tmp_path / "best.zip", only=run.best)
-    alone = import_run(RunRegistry(tmp_path / "elsewhere"), tmp_path / "best.zip")
+    alone = RunFolder(Path(shutil.copytree(run.folder, tmp_path / "elsewhere" / "small")))
+    alone.final.unlink()
+    with pytest.raises(UserError, match=r"final\.pt: is missing"):
+        pushed(alone, Counted(tmp_path / "other"))
+    alone.write_manifest(alone.manifest().model_copy(update={"partial": True}))
     before = tree(place.root)
     with pytest.raises(UserError, match=r"partial here, without final\.pt"):
         pushed(alone, place)
@@ -300,11 +302,23 @@ def test_a_list_of_what_is_here_has_no_deleted_model(run: RunFolder) -> None:
 
 
 def test_a_damaged_run_is_not_pushed(run: RunFolder, tmp_path: Path) -> None:
+    before = tree(run.folder)
     (run.folder / "notes.txt").write_text("not a run's, and no fault of its files")
+    (run.folder / ".half.tmp").touch()
+    (run.folder / "tensorboard").mkdir()
+    (run.folder / "tensorboard" / "events").touch()
     pushed(run, Counted(tmp_path / "a"))
-    assert "notes" not in (tmp_path / "a" / "runs" / "small.json").read_text()
+    assert read_list(Counted(tmp_path / "a"), "small").files.keys() == before.keys()
     run.best.write_bytes(run.best.read_bytes()[:-100])
     with pytest.raises(UserError, match=r"small/final\.pt|small/best\.pt"):
+        pushed(run, Counted(tmp_path / "b"))
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_link_in_a_run_is_not_pushed(run: RunFolder, tmp_path: Path) -> None:
+    run.best.unlink()
+    run.best.symlink_to("/etc/passwd")
+    with pytest.raises(UserError, match=r"best\.pt: is a link"):
         pushed(run, Counted(tmp_path / "b"))
     assert not (tmp_path / "b").exists()
 
@@ -352,9 +366,6 @@ def test_an_object_that_was_cut_off_is_sent_again(run: RunFolder, place: Counted
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda data: data["files"].update({"../evil": data["files"]["final.pt"]}), "no file of a run"),
-        (lambda data: data["files"].update({"/tmp/evil": data["files"]["final.pt"]}), "no file of a run"),
-        (lambda data: data["files"].update({"tags/../../x": data["files"]["final.pt"]}), "no file of a run"),
         (lambda data: data["files"]["final.pt"].update(sha256="../../../etc/passwd"), "sha256"),
         (lambda data: data["files"]["final.pt"].update(bytes=10**15), "make room"),
         (lambda data: data["files"]["final.pt"].update(bytes=-1), "bytes"),
@@ -383,6 +394,21 @@ def test_a_forged_list_is_refused(
     assert "\n" not in str(told.value)
     assert RunRegistry(tmp_path / "there").folders() == []
     assert {path.relative_to(tmp_path).parts[0] for path in set(tmp_path.rglob("*")) - before} <= {"there"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../evil", "/tmp/evil", "..", "a\\..\\evil", "C:evil", "clients/../../evil", "con", "evil.py",
+     "./final.pt", "tags/con", "tags/a/b", "tags/..", "tags/../../x", "tags/../a",
+     "state/round-0001/../../x"],
+)  # fmt: skip
+def test_no_name_leads_out_of_the_registry(place: Counted, tmp_path: Path, name: str) -> None:
+    forge(place, lambda data: data["files"].update({name: data["files"]["final.pt"]}))
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match="no file of a run"):
+        pulled(tmp_path / "there", place)
+    assert set(tmp_path.rglob("*")) == before
+    assert not Path("/tmp/evil").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])

@@ -1,23 +1,24 @@
-"""Forged runs, every hash of them right: `verify` names the file and the claim, and `import` takes none."""
+"""Forged runs, every hash of them right: `verify` names the file and the claim, and `pull` takes none."""
 
-import hashlib
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from fedscope.checkpoints.file import layout
-from fedscope.checkpoints.file.formats import ARCHIVE_FORMAT, seal
+from fedscope.checkpoints.registry.contents import Contents, File
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.archive import export_run, import_run
+from fedscope.checkpoints.travel.places import remote
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.push import push_run, read_list
 from fedscope.checkpoints.verification.verify import verify_run
 from fedscope.errors import UserError
 from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import open_run, prepare
 from tests.checkpoints.forgeries import FORGED, forged
 from tests.checkpoints.forging import SETTINGS, put
+from tests.checkpoints.travel.test_travel import tree
 
 
 @pytest.fixture(scope="session")
@@ -31,23 +32,28 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return run
 
 
-def archived(run: RunFolder, path: Path) -> None:
-    """Write the archive of a run as one who wants it believed."""
-    held = {name: (run.folder / name).read_bytes() for name in layout.files(run.folder)}
-    files = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in held.items()}
-    contents = {"format": ARCHIVE_FORMAT, "run": run.name, "files": files}
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive.json", json.dumps({**contents, "sha256": seal(contents)}))
-        for name, data in held.items():
-            archive.writestr(name, data)
+def taken(run: RunFolder, folder: Path) -> RunFolder:
+    """Pull a run from where one pushed it who wants it believed."""
+    place = remote(str(folder / "place"))
+    names = list(layout.files(run.folder))
+    contents = Contents(
+        run=run.name,
+        files={name: File.from_path(run.folder / name) for name in names},
+        created=json.loads((run.folder / "manifest.json").read_text())["created"],
+    )
+    for name in names:
+        place.write(contents.place(name), run.folder / name, lambda _: None)
+    place.write(f"runs/{run.name}.json", contents.to_bytes(), lambda _: None)
+    pull_run(RunRegistry(folder / "there"), place, run.name, lambda *_: None)
+    return RunFolder(folder / "there" / run.name)
 
 
 def test_an_honest_run_has_no_fault_and_travels(honest: RunFolder, tmp_path: Path) -> None:
     assert list(verify_run(honest)) == []
-    export_run(honest, tmp_path / "a.zip")
-    archived(honest, tmp_path / "b.zip")
-    for number, name in enumerate(("a.zip", "b.zip")):
-        there = import_run(RunRegistry(tmp_path / str(number)), tmp_path / name)
+    push_run(honest, remote(str(tmp_path / "a")), lambda *_: None)
+    pull_run(RunRegistry(tmp_path), remote(str(tmp_path / "a")), honest.name, lambda *_: None)
+    for there in (RunFolder(tmp_path / honest.name), taken(honest, tmp_path)):
+        assert tree(there.folder) == tree(honest.folder)
         assert list(verify_run(there)) == []
 
 
@@ -57,11 +63,10 @@ def test_a_forged_run_is_named_and_not_taken(honest: RunFolder, tmp_path: Path, 
     _, file, claim = FORGED[how]
     faults = list(verify_run(run))
     assert any(file in fault.path and claim in fault.problem for fault in faults), faults
-    archived(run, tmp_path / "a.zip")
     with pytest.raises(UserError) as refused:
-        import_run(RunRegistry(tmp_path / "there"), tmp_path / "a.zip")
+        taken(run, tmp_path)
     assert str(refused.value) == f"{faults[0].path}: {faults[0].problem}"
-    assert list((tmp_path / "there").iterdir()) == []
+    assert RunRegistry(tmp_path / "there").folders() == []
 
 
 def test_a_state_half_written_is_left_over_and_misses_nothing(honest: RunFolder, tmp_path: Path) -> None:
@@ -84,29 +89,22 @@ def test_an_interrupted_round_leaves_files_ahead_of_the_metrics_unless_the_run_e
     assert f"{run.name}/round-0002/all.pt" in ahead
 
 
-def test_a_forged_run_is_not_exported(honest: RunFolder, tmp_path: Path) -> None:
+def test_a_forged_run_is_not_pushed(honest: RunFolder, tmp_path: Path) -> None:
     run = forged(honest, tmp_path / "here", "kept: missing")
     with pytest.raises(UserError, match="missing"):
-        export_run(run, tmp_path / "a.zip")
-    assert not (tmp_path / "a.zip").exists()
+        push_run(run, remote(str(tmp_path / "place")), lambda *_: None)
+    assert not (tmp_path / "place").exists()
 
 
-def test_an_archive_is_compared_with_its_list(honest: RunFolder, tmp_path: Path) -> None:
-    """A file that is well by itself, and not the one that was packed."""
+def test_what_is_pulled_is_compared_with_its_list(honest: RunFolder, tmp_path: Path) -> None:
+    """A file that is well by itself, and not the one that was pushed."""
     run = RunFolder(Path(shutil.copytree(honest.folder, tmp_path / "here" / honest.name)))
-    archived(run, tmp_path / "a.zip")
-    records = run.metrics()
-    run.write_metrics(record.edited(workers=2) for record in records)
-    archived(run, tmp_path / "b.zip")
-    with (
-        zipfile.ZipFile(tmp_path / "a.zip") as listed,
-        zipfile.ZipFile(tmp_path / "b.zip") as holding,
-        zipfile.ZipFile(tmp_path / "c.zip", "w") as mixed,
-    ):
-        mixed.writestr("archive.json", listed.read("archive.json"))
-        for name in holding.namelist()[1:]:
-            mixed.writestr(name, holding.read(name))
-    import_run(RunRegistry(tmp_path / "there"), tmp_path / "b.zip")
-    with pytest.raises(UserError, match=r"metrics\.jsonl .*hash"):
-        import_run(RunRegistry(tmp_path / "elsewhere"), tmp_path / "c.zip")
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    run.write_metrics(record.edited(workers=2) for record in run.metrics())
+    taken(run, tmp_path / "well")
+    place = remote(str(tmp_path / "place"))
+    push_run(honest, place, lambda *_: None)
+    other = read_list(place, honest.name).place("metrics.jsonl")
+    (tmp_path / "place" / other).write_bytes((run.folder / "metrics.jsonl").read_bytes())
+    with pytest.raises(UserError, match=f"{other} is damaged or missing"):
+        pull_run(RunRegistry(tmp_path / "there"), place, honest.name, lambda *_: None)
+    assert RunRegistry(tmp_path / "there").folders() == []

@@ -5,8 +5,7 @@ import pytest
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.settings import Settings
-from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
-from fedscope.checkpoints.travel.archive import export_run, import_run
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.errors import UserError
 from tests.federated.runs import interrupted, resumed, trained
 
@@ -28,14 +27,13 @@ def test_a_run_that_lost_its_newest_model_is_left_as_it_is(tmp_path: Path) -> No
     assert without(run) == before
 
 
-def test_an_imported_model_alone_is_not_trained_over(tmp_path: Path) -> None:
-    run = interrupted(tmp_path / "there", SETTINGS, after=1)
-    export_run(run, tmp_path / "best.zip", only=run.best)
-    here = import_run(RunRegistry(tmp_path), tmp_path / "best.zip")
-    before = without(here)
-    with pytest.raises(UserError, match="pull or import the whole run"):
+def test_a_part_of_a_run_is_not_trained_over(tmp_path: Path) -> None:
+    run = interrupted(tmp_path, SETTINGS, after=1)
+    run.write_manifest(run.manifest().model_copy(update={"partial": True}))
+    before = without(run, "last.pt")
+    with pytest.raises(UserError, match="pull the whole run"):
         resumed(tmp_path, SETTINGS)
-    assert without(here) == before
+    assert without(run) == before
 
 
 def test_a_kill_before_the_first_model_begins_anew(tmp_path: Path) -> None:

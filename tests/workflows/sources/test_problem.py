@@ -11,6 +11,9 @@ from torch.nn.functional import cross_entropy
 from fedscope.checkpoints.file.checkpoint import VerifiedCheckpoint, load_checkpoint, save_checkpoint
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.checkpoints.travel.places import remote
+from fedscope.checkpoints.travel.pull import pull_run
+from fedscope.checkpoints.travel.push import push_run
 from fedscope.data.loading.datasets import part
 from fedscope.errors import UserError
 from fedscope.federated.server.run_rounds import train
@@ -45,6 +48,15 @@ def test_a_model_that_was_sent_has_the_address_of_the_round_that_began_with_it(r
     assert sent.title == f"{problem.info.run}@3:anchor"
     uploaded = replace(problem, info=problem.info.model_copy(update={"client": 4, "round": 2}))
     assert uploaded.title == f"{problem.info.run}@2 client 4"
+
+
+def test_a_run_under_another_name_is_analysed_under_it(run: RunFolder, tmp_path: Path) -> None:
+    place, registry = remote(str(tmp_path / "place")), RunRegistry(tmp_path)
+    push_run(run, place, lambda *_: None)
+    pull_run(registry, place, run.name, lambda *_: None, "mine")
+    (problem,) = load([registry.run("mine").final], Source(samples=8))
+    assert problem.title.startswith("mine@")
+    assert problem.checkpoint["run"] == "mine"
 
 
 def test_labels_are_those_of_the_checkpoints_round(tmp_path: Path) -> None:

@@ -157,10 +157,10 @@ def _complete(staged: RunFolder, contents: Contents) -> None:
     """Make what was collected a run under its folder's name, once it has no fault."""
     for other in [other for other in layout.files(staged.folder) if other not in contents.files]:
         remove(staged.folder / other, below=staged.folder)
-    manifest = staged.manifest()
-    if (manifest.name, manifest.created) != (contents.run, contents.created):
-        raise UserError(f"the manifest of {contents.run!r} is of another run; ask who pushed it")
     touch(staged.folder / layout.LOCK, below=staged.folder)
     check_run(staged, contents.run)
+    manifest = staged.manifest()
+    if manifest.created != contents.created:
+        raise UserError(f"the manifest of {contents.run!r} is of another run; ask who pushed it")
     if staged.name != contents.run:
         staged.write_manifest(manifest.model_copy(update={"name": staged.name}))
