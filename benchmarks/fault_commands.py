@@ -12,7 +12,6 @@ def adding(scene: Scene) -> list[tuple[str, ...]]:
     return [
         RESUME,
         ("train", "--name", "new", *TRAIN, *METHODS[scene.draw.choice(list(METHODS))]),
-        ("runs", "import", str(scene.clean.archive), "--name", "i"),
         ("runs", "pull", "a", f"file:{scene.clean.remote}", "--name", "p"),
         ("runs", "add", str(scene.clean.weights), "--name", "d", *NAMED),
         HESSIAN,
@@ -29,7 +28,6 @@ def write(scene: Scene) -> tuple[str, ...]:
             ("runs", "delete", "a", "--clients", "--yes"),
             ("runs", "rebuild"),
             ("runs", "list"),
-            ("runs", "export", "a", "--out", str(scene.out / "a.zip")),
             ("runs", "export", "a", "--format", "safetensors", "--out", str(scene.out / "a.safetensors")),
             ("runs", "push", "a", f"file:{scene.out}/remote"),
             ("plot-landscape", "a", *SMALL, "--out", str(scene.out / "a.png")),

@@ -1,4 +1,4 @@
-"""Faults of files, for `faults.py`: damage, archives made to mislead, pipes and devices, links.
+"""Faults of files, for `faults.py`: damage, pipes and devices, links.
 
 Each fault takes a scene and returns the outcome in a word or two; what must not be is noted in the scene.
 """
@@ -10,9 +10,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from fault_archives import hostile
 from fault_commands import RESUME, write
-from fault_scene import HESSIAN, Scene, difference, figures, fingerprint
+from fault_scene import HESSIAN, Scene, figures
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.errors import UserError
@@ -23,7 +22,7 @@ SPOTS = {  # where a link is planted, and to what beside the registry
     "b/latest": "empty", "b/last.pt": "notes.txt", "b/metrics.jsonl": "notes.txt",
     "b/manifest.json": "notes.txt", "b/clients": "empty", "b/final.pt": "new.pt", "b/tensorboard": "thesis",
     "b/round-0003/clients": "thesis", "b/.x.abcdefgh.tmp": "thesis", "c": "run", "c/clients": "thesis",
-    "i": "empty", "new": "run",
+    "p": "empty", "new": "run",
 }  # fmt: skip
 
 
@@ -71,9 +70,8 @@ def _damaged(scene: Scene, change: Callable[[bytes], bytes]) -> str:
         scene.wrong(f"hessian answers otherwise, {name} damaged")
     scene.call("runs", "show", "a")
     scene.call("runs", "list")
-    taken = scene.call("runs", "export", "a", "--out", str(scene.out / "a.zip"))
-    if taken.code == 0:
-        scene.call("runs", "import", str(scene.out / "a.zip"), "--name", "back")
+    if scene.call("runs", "push", "a", f"file:{scene.out}/back").code == 0:
+        scene.call("runs", "pull", "a", f"file:{scene.out}/back", "--name", "back")
         scene.expect_bits("back", "a")
     resumed = scene.call(*RESUME)
     if resumed.code == 0:
@@ -88,20 +86,6 @@ def _held(path: Path) -> object:
     except (UserError, OSError):
         return path.read_bytes()
     return loaded.sha256, loaded.info.model_copy(update={"run": ""})  # runs of the same settings are equal
-
-
-def hostile_archives(scene: Scene) -> str:
-    """Import what was made to mislead: nothing is taken, and the registry is as it was."""
-    path = scene.out / "evil.zip"
-    kind = hostile(scene.clean.archive, path, scene.draw)
-    before = fingerprint(scene.root)
-    done = scene.call("runs", "import", str(path), *scene.draw.choice([(), ("--name", "evil")]))
-    if done.code != 2:
-        scene.wrong(f"takes an archive with {kind}: {done.out} {done.err[-300:]}")
-    for name, changed in difference(before, fingerprint(scene.root)):
-        if name not in (".", "index.sqlite"):
-            scene.wrong(f"an archive with {kind} {changed} {name}")
-    return "refused" if done.code else "taken"
 
 
 def special_files(scene: Scene) -> str:
@@ -124,7 +108,6 @@ def special_outs(scene: Scene) -> str:
     before = path.lstat()
     words = scene.draw.choice(
         [
-            ("runs", "export", "a", "--out", str(path)),
             ("runs", "export", "a", "--format", "state_dict", "--out", str(path)),
             ("runs", "export", "a", "--format", "config", "--out", str(path)),
             (*HESSIAN[:-1], str(path)),
@@ -175,7 +158,6 @@ FILES: dict[str, Callable[[Scene], str]] = {
     "file cut short": truncated,
     "bits turned": flipped,
     "files swapped": swapped,
-    "hostile archives": hostile_archives,
     "pipes, sockets, devices, folders": special_files,
     "results to pipes and devices": special_outs,
     "links out of the registry": links,

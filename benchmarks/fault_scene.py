@@ -212,7 +212,6 @@ class Clean:
     """A registry that nothing was done to, and what its commands answer."""
 
     root: Path
-    archive: Path
     remote: Path
     weights: Path  # of another program
     bits: dict[str, str]  # the hash of each run's final model
@@ -222,7 +221,7 @@ class Clean:
     @classmethod
     def made(cls, folder: Path) -> "Clean":
         """Train the runs: `a` is finished, `b` unfinished, `c` to be deleted."""
-        empty = cls(folder / "none", folder / "a.zip", folder / "remote", folder / "w.pt", {}, None, 0.0)
+        empty = cls(folder / "none", folder / "remote", folder / "w.pt", {}, None, 0.0)
         empty.root.mkdir(parents=True)
         scene = Scene(folder / "scene", random.Random(0), empty)
         for name, method in (("a", "state"), ("b", "state"), ("c", "plain")):
@@ -238,7 +237,6 @@ class Clean:
         RunRegistry(scene.root).run("b").extend(5)
         answer = scene.call(*HESSIAN).json()
         assert scene.call("runs", "list").code == 0
-        assert scene.call("runs", "export", "a", "--out", str(empty.archive)).code == 0
         weights = ("--format", "state_dict", "--out", str(empty.weights))
         assert scene.call("runs", "export", "c", *weights).code == 0
         assert scene.call("runs", "push", "a", f"file:{empty.remote}").code == 0
