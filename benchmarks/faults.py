@@ -3,10 +3,10 @@
     python benchmarks/faults.py [--seconds 3600] [--seed 0] [--json FILE] [--only TRIAL]
 
 Each trial copies a small registry beside a tree that nothing may touch, does one thing to it (a kill, a
-full disk, a turned bit, a link, …: `fault_processes.py` and `fault_files.py`), gives commands, and looks for
-what must not be: a change outside the registry, a traceback, a command that hangs or ends with an odd code, a
-damaged file that is believed, a resumed run with other bits. A violation is printed with its trial; ``--only``
-repeats that alone. ``--seconds`` is processor time, of the commands and of the campaign itself.
+full disk, a turned bit, a link, …: `fault_processes.py` and `fault_files.py`), gives commands, and looks
+for what must not be: a change outside the registry, a traceback, a command that hangs or ends with an odd
+code, a damaged file that is believed, a resumed run with other bits. A violation is printed with its trial;
+``--only`` repeats that alone. ``--seconds`` is processor time, of the commands and of the campaign itself.
 """
 
 import argparse
