@@ -117,6 +117,12 @@ def _generalisation(record: SharpnessRecord) -> EstimateEntry | None:
     return EstimateEntry.read({**known, "resolved": True})
 
 
+def _train_loss(record: SharpnessRecord) -> EstimateEntry | None:
+    """Return the loss of the training samples as they are, without an error."""
+    gap = record.gap
+    return None if gap is None else EstimateEntry(value=gap.train_loss, stderr=0.0, resolved=True)
+
+
 _ALL = (
     TableQuantity("accuracy", "accuracy (%)", outcomes="reported"),
     TableQuantity("best_accuracy", "best accuracy (%)", outcomes="best"),
@@ -141,6 +147,7 @@ _ALL = (
     TableQuantity("H_N_code", "H_N, published code", "published", _MEANS["H_N_tensor"]),
     TableQuantity("H_D_code", "H_D, published code", "published", _MEANS["H_D_tensor"]),
     *(TableQuantity(*one.recipe, "one_round", one.of) for one in CLIENT_QUANTITIES if one.recipe),
+    TableQuantity("train_loss", "training loss", SHARPNESS, _train_loss),
     TableQuantity("generalisation_gap", GAPS["gap"], SHARPNESS, _generalisation),
     *(
         TableQuantity(f"{SHARPNESS}_{name}", symbol, SHARPNESS, methodcaller("quantity", name))
