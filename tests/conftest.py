@@ -41,6 +41,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _commands_take_one_thread() -> None:
     """Threads of several tests' commands that share a core wait for each other most of the time."""
     os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)  # before the fixtures of modules, which come before those of tests
 
 
 @pytest.fixture(autouse=True)
