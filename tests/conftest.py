@@ -192,11 +192,27 @@ def federation() -> Federation:
     return prepare(TINY, {})
 
 
-@pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    """A finished two-round run on digits, in a registry of its own."""
-    registry = RunRegistry(tmp_path_factory.mktemp("registry"))
-    federation = prepare(TINY, {})
+def _trained(registry: RunRegistry, settings: Settings) -> RunFolder:
+    federation = prepare(settings, {})
     run = open_run(federation, registry, "tiny", resume=False)
     train(federation, run, lambda _: None)
     return run
+
+
+@pytest.fixture(scope="session")
+def residual(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """A finished two-round run on digits, in a registry of its own."""
+    return _trained(RunRegistry(tmp_path_factory.mktemp("registry")), TINY)
+
+
+@pytest.fixture(scope="session")
+def perceptron(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The same of a network without BatchNorm whose products take a tenth of the time."""
+    settings = TINY.model_copy(update={"model": "mlp_digits"})
+    return _trained(RunRegistry(tmp_path_factory.mktemp("registry")), settings)
+
+
+@pytest.fixture(scope="session")
+def run(residual: RunFolder) -> RunFolder:
+    """What most tests take; modules that measure much have a ``run`` of their own, the perceptron's."""
+    return residual

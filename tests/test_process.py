@@ -46,6 +46,11 @@ print(resident_memory() - before)
 """
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no mallopt")
 def test_larger_blocks_are_handed_back_when_they_are_freed() -> None:
     held = [
@@ -109,7 +114,7 @@ def test_one_thread_is_taken_until_the_process_is_set_up_anew() -> None:
 def test_python_s_own_threads_stay(run: RunFolder, tmp_path: Path) -> None:
     with threads_kept():
         torch.set_num_threads(2)
-        found = fedscope.measure(run.name, registry=run.root, samples=16, probes=2, device="cpu")
+        found = fedscope.measure(run.name, registry=run.root, samples=16, probes=2, tol=0.5, device="cpu")
         assert (found.record.problem.threads, torch.get_num_threads()) == (2, 2)
         trained = fedscope.train(
             registry=tmp_path,

@@ -80,7 +80,7 @@ def test_a_checkpoint_is_a_network_with_its_samples(registry: Path) -> None:
     assert isinstance(found.model, nn.Module)
     assert found.batches.samples == 16
     assert found.info["round"] == 1
-    assert "resnet_digits" in repr(found)
+    assert "mlp_digits" in repr(found)
     assert found.to_dict()["problem"]["split"] == "test"
     H = found.operator("ggn")
     v = torch.ones(H.shape[0])

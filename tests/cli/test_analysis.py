@@ -33,6 +33,11 @@ pytestmark = pytest.mark.slow
 FAST = ("--samples", "96", "--threads", "1")
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def test_json_is_the_contract(fedscope: Command, run: RunFolder) -> None:
     done = fedscope(
         "hessian", *FAST, "--top-k", "3", "--probes", "6", "--density", "--clients", "--client-probes", "4",
@@ -45,7 +50,7 @@ def test_json_is_the_contract(fedscope: Command, run: RunFolder) -> None:
         "path": str(run.final), "sha256": checkpoint.sha256, "run": "tiny", "round": 2,
     }  # fmt: skip
     expected = {
-        "model": "resnet_digits", "dataset": "digits", "split": "train", "samples": 96, "bn": "eval",
+        "model": "mlp_digits", "dataset": "digits", "split": "train", "samples": 96, "bn": "eval",
         "dtype": "float32", "operator": "hessian", "engine": "fedscope", "reading": "paper",
     }  # fmt: skip
     assert {key: record["problem"][key] for key in expected} == expected
@@ -285,7 +290,7 @@ def test_random_directions(fedscope: Command) -> None:
 def poisoned(run: RunFolder, tmp_path: Path) -> RunFolder:
     checkpoint = load_checkpoint(run.final)
     state = copy.deepcopy(checkpoint.state)
-    state["fc.weight"][0, 0] = math.nan
+    state["fc2.weight"][0, 0] = math.nan
     folder = RunFolder(tmp_path / "registry" / "nan")
     folder.folder.mkdir(parents=True)
     folder.write_manifest(run.manifest().model_copy(update={"name": "nan"}))
@@ -308,7 +313,7 @@ def test_weights_that_are_not_finite_are_named(
     broken = str(poisoned(run, tmp_path).final)
     done = fedscope(command[0], broken, *FAST, *command[1:])
     assert (done.code, done.out) == (2, "")
-    assert "nan/final.pt has weights that are not finite: fc.weight (1 of " in done.err
+    assert "nan/final.pt has weights that are not finite: fc2.weight (1 of " in done.err
     assert "take an earlier round" in done.err
     assert "--top-k" not in done.err
     assert not Path("r.json").exists()
@@ -323,12 +328,12 @@ def test_a_client_that_is_not_finite_is_named_before_the_long_steps(
     path = copied.clients()[1]
     checkpoint = load_checkpoint(path)
     state = copy.deepcopy(checkpoint.state)
-    state["fc.bias"][:3] = math.inf
+    state["fc2.bias"][:3] = math.inf
     save_checkpoint(path, state, checkpoint.info)
     done = fedscope("hessian", str(copied.final), *FAST, "--clients")
     assert done.code == 2
     assert f"client {checkpoint.info.client} of " in done.err
-    assert "has weights that are not finite: fc.bias (3 of " in done.err
+    assert "has weights that are not finite: fc2.bias (3 of " in done.err
     assert "products" not in done.err  # no step has begun
 
 
@@ -463,8 +468,8 @@ def test_other_operators_and_blocks_of_parameters(fedscope: Command, operator: s
     assert whole["problem"]["operator"] == operator
     assert whole["lambda_max"]["value"] > 0
     assert whole["trace"]["value"] > whole["lambda_max"]["value"]
-    block = fedscope("hessian", "tiny", *few, "--parameters", "fc.*", "--json", "-").json
-    assert block["problem"]["parameters"] == "fc.*"
+    block = fedscope("hessian", "tiny", *few, "--parameters", "fc2.*", "--json", "-").json
+    assert block["problem"]["parameters"] == "fc2.*"
     assert 0 < block["lambda_max"]["value"] <= whole["lambda_max"]["value"] * 1.001  # Cauchy interlacing
     refused = fedscope("hessian", "tiny", *few, "--engine", "pyhessian")
     assert (refused.code, "drop --operator" in refused.err or "--probes" in refused.err) == (2, True)
@@ -496,8 +501,8 @@ def test_both_ends_and_layers(fedscope: Command) -> None:
     top = record["lambda_max"]
     rounded = format_estimate(top["value"], top["stderr_data"])
     assert f"eigenvalues ± data {rounded}, " in done.out  # in the digits of the table
-    assert "fc.*" in layers
-    assert "fc.*" in done.out
+    assert "fc2.*" in layers
+    assert "fc2.*" in done.out
     # Cauchy's interlacing: no block's largest eigenvalue exceeds the whole's
     assert max(layers.values()) <= values[0] * (1 + 1e-3)
     refused = fedscope("hessian", *FAST, "--engine", "pyhessian", "--layers")

@@ -14,6 +14,11 @@ from .conftest import Command
 FEW = ("--grid", "9", "--samples", "48", "--directions", "random", "--threads", "1")
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 @pytest.fixture
 def plotted(fedscope: Command, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.cli.options.command import with_value
 from tests.cli.conftest import Command
 
@@ -26,6 +27,11 @@ RESULTS = [
     (("hessian", "tiny", "--samples", "64", "--probes", "2"), dict),
     (("hessian", "tiny", "tiny@best", "--samples", "64", "--probes", "2"), list),
 ]
+
+
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
 
 
 @pytest.mark.parametrize(("asked", "kind"), RESULTS)

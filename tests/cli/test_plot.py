@@ -15,6 +15,11 @@ from tests.cli.conftest import Command
 FAST = ("--samples", "32", "--threads", "1")
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 @pytest.fixture
 def kept(run: RunFolder, tmp_path: Path) -> RunFolder:
     """The run with its first round kept, in a registry of its own."""

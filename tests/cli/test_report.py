@@ -20,6 +20,11 @@ FEW = ("--samples", "48", "--threads", "1", "--grid", "3", "--top-k", "2", "--pr
        "--client-probes", "3")  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def page() -> Page:
     return Page(Path("report.html").read_text(encoding="utf-8"))
 
@@ -86,7 +91,7 @@ def test_without_computing_it_says_what_to_run(fedscope: Command) -> None:
 
 def test_kept_rounds_are_slid_through(fedscope: Command) -> None:
     few = ("--clients", "2", "--rounds", "3", "--epochs", "1", "--keep-every", "1", "--save-clients", "none")
-    assert fedscope("train", *few, "--registry", "runs", "--name", "kept").code == 0
+    assert fedscope("train", *few, "--model", "mlp_digits", "--registry", "runs", "--name", "kept").code == 0
     done = fedscope("report", "kept", *FEW, "--rounds", "1:3:1", "--registry", "runs")
     assert done.code == 0, done.err
     assert "no H_N and H_D" in done.err

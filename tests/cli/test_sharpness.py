@@ -4,11 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.figures.embedded_record import read_record
 from tests.cli.conftest import Command
 
 FEW = ("--samples", "32", "--batch-size", "8", "--threads", "1")
 PAIRS = ("--pairs", "2")
+
+
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
 
 
 def test_a_table_a_record_and_a_picture(fedscope: Command) -> None:

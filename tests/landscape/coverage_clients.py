@@ -59,8 +59,8 @@ class Population:
             rows = torch.randint(len(one), (batches, samples), generator=generator)
             shares = torch.zeros(batches, len(one), dtype=one.dtype)
             shares.scatter_add_(1, rows, torch.full(rows.shape, 1 / samples, dtype=one.dtype))
-            means = torch.einsum("br,rij->bij", shares, one)
-            found.append(BatchMatrices(means, samples, blocks=self.blocks))
+            means = shares @ one.flatten(1)
+            found.append(BatchMatrices(means.view(batches, *one.shape[1:]), samples, blocks=self.blocks))
         return found
 
     def truth(self) -> dict[Key, float]:

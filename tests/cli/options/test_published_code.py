@@ -26,6 +26,11 @@ FAST = ("--samples", "48", "--threads", "1", "--probes", "2")
 SMALL = ("--threads", "1", "--batch-size", "4", "--product-batches", "1")
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def test_reading_code_is_what_the_scripts_compute(fedscope: Command, run: RunFolder) -> None:
     small = ("--model", "mlp_digits", "--clients", "3", "--rounds", "1", "--epochs", "1", "--threads", "1")
     assert fedscope("train", *small, "--name", "small").code == 0

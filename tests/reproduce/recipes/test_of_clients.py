@@ -27,6 +27,11 @@ SHARPNESS = Measure("sharpness", samples=24, batch_size=8, only=("sam", "trace")
 
 
 @pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
+@pytest.fixture(scope="module")
 def folder(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of a run that is measured."""
     registry = tmp_path_factory.mktemp("measured")

@@ -33,6 +33,11 @@ LOSS = ClientsRequest(only=("loss",))
 
 
 @pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
+@pytest.fixture(scope="module")
 def record(problem: Problem) -> ClientsRecord:
     request = ClientsRequest(
         only=tuple(one for one in MEASURES if one != "diagonals"), top_k=2, probes=4, start=True

@@ -33,6 +33,11 @@ SAMPLES = 60
 ASKED = Request(influence=5, probes=2)
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def measured(problem: Problem, **changes: object) -> HessianRecord:
     return measure(problem, replace(ASKED, **changes))  # type: ignore[arg-type]
 
@@ -197,17 +202,17 @@ def test_clients_are_those_of_the_checkpoint_not_of_its_weights(run: RunFolder, 
 
 
 def test_where_no_sample_has_a_part_it_is_refused_before_any_product(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    residual: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measuring, "_measured", None)
     with pytest.raises(UserError, match=r"BatchNorm by the batch's own.*--bn eval"):
-        measured(problem_of(run), bn="batch")
+        measured(problem_of(residual), bn="batch")
     weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0, 2.0]).double())
     with pytest.raises(UserError, match="no plain mean over samples"):
         measured(own_problem(loss=weighted))
     for published in ({"reading": "code"}, {"engine": "pyhessian", "probes": None}):
         with pytest.raises(UserError, match=r"--influence.* fedscope's own estimators"):
-            measured(problem_of(run), **published)
+            measured(problem_of(residual), **published)
 
 
 def test_a_kept_result_of_other_batches_names_the_same_rows(

@@ -29,6 +29,11 @@ from fedscope.workflows.study import Session
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def test_a_request_copies_the_network_once_and_a_kept_result_costs_one_pass(
     run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,9 @@ REQUEST = Request(probes=PROBES)
 def rounds(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of 14 rounds, each of which was kept."""
     registry = RunRegistry(tmp_path_factory.mktemp("registry"))
-    federation = prepare(Settings(clients=3, rounds=14, epochs=1, lr=0.02, keep_every=1), {})
+    federation = prepare(
+        Settings(clients=3, rounds=14, epochs=1, lr=0.02, keep_every=1, model="mlp_digits"), {}
+    )
     run = open_run(federation, registry, "rounds", resume=False)
     train(federation, run, lambda _: None)
     return run
