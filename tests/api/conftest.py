@@ -16,8 +16,8 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("face") / "runs"
     for name, method in (("a", "fedavg"), ("b", "fedsam")):
         fedscope.train(
-            method=method, rounds=2, epochs=1, clients=3, model="mlp_digits", train_samples=300, test_samples=100,
-            name=name, registry=folder, keep_every=1,
+            method=method, rounds=2, epochs=1, clients=3, train_samples=300, test_samples=100,
+            model="mlp_digits", name=name, registry=folder, keep_every=1,
         )  # fmt: skip
     return folder
 

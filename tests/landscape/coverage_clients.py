@@ -10,6 +10,7 @@ Symbols: K clients, R rows of one, n parameters.
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ class Population:
     samples: tuple[Tensor, ...]
     lengths: tuple[int, ...]
 
-    @property
+    @cached_property
     def hessians(self) -> Tensor:
         """(K, n, n)."""
         return torch.stack([one.mean(0) for one in self.samples])
@@ -120,7 +121,7 @@ def trained_clients(steps: int = 200, local: int = 60) -> Population:
         rows = torch.multinomial(shares[targets], ROWS)
         client = copy.deepcopy(model)
         _train(client, inputs[rows], targets[rows], local, momentum=0.0)
-        samples.append(sample_hessians(client.eval(), inputs[rows], targets[rows]))
+        samples.append(sample_hessians(client.eval(), inputs[rows], targets[rows]).contiguous())
     return Population(tuple(samples), tuple(p.numel() for p in model.parameters()))
 
 
