@@ -14,6 +14,11 @@ CLIENTS = ("--clients", "--client-weights", "global", "--client-probes", "3")
 FEW = ("--samples", "16", "--tol", "0.1", "--probes", "2", *CLIENTS)
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 @pytest.fixture
 def other_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     """Partitions are drawn otherwise from now on."""

@@ -25,6 +25,11 @@ from fedscope.workflows.study import Session
 from tests.federated.runs import trained
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def test_uploads_are_of_measures_that_compare_clients(run: RunFolder) -> None:
     assert uploads(run.final, Measure("hessian")) == {}
     found = uploads(run.final, Measure("hessian", clients=True))

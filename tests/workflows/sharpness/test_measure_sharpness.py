@@ -34,6 +34,11 @@ from fedscope.workflows.study import Session
 FEW = SharpnessRequest(only=("average_l2", "fisher_rao"), pairs=2, versions={"fedscope": "1"})
 
 
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
+
+
 def targets_of(run: RunFolder, folder: Path) -> Targets:
     return Targets(folder / "registry", (str(run.final),), samples=48, batch_size=16, threads=1)
 
