@@ -2,11 +2,19 @@
 
 from pathlib import Path
 
+import pytest
+
+from fedscope.checkpoints.registry.run_registry import RunFolder
 from fedscope.figures.embedded_record import read_record
 from fedscope.records.clients_record import ClientsRecord
 from tests.cli.conftest import Command
 
 FAST = ("--samples", "64", "--threads", "1", "--only", "loss")
+
+
+@pytest.fixture(scope="module")
+def run(perceptron: RunFolder) -> RunFolder:
+    return perceptron
 
 
 def test_the_tables_and_the_picture_of_a_round(fedscope: Command) -> None:
