@@ -3,7 +3,7 @@
 # torch._dynamo, with some 800 modules: about a second, in a program that compiles nothing. A product of two duals imports none of it,
 # nor does double backward. The import also leaves a cycle that holds the frames it was called from: with the collector at rest, what
 # these hold (a model, a process group) outlives them.
-# Seen: 829 modules in 1.0 s for dual by plain, and the caller's object alive after its function; 1 or none, and freed, for the others.
+# Seen: 824 modules in 1.6 s for dual by plain, and the caller's object alive after its function; 1 or none, and freed, for the others.
 # What follows: who needs one derivative in forward mode imports torch._dynamo beforehand and collects, or times it as start-up.
 set -euo pipefail
 place=$(mktemp -d)

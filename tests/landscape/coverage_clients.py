@@ -82,17 +82,18 @@ def coverage(
     population: Population,
     operators: Callable[[int], Sequence[Operator]],
     intervals: Callable[[CrossClient, Key], Interval],
+    draws: int = DRAWS,
     **options: Any,
 ) -> dict[Key, float]:
     """Return the share of seeded comparisons whose 95 % interval holds the truth."""
     truth = population.truth()
     hits = dict.fromkeys(truth, 0)
-    for seed in range(DRAWS):
+    for seed in range(draws):
         found = cross_client(operators(seed), seed=seed, **options)
         for key, value in truth.items():
             low, high = intervals(found, key)
             hits[key] += low <= value <= high
-    return {key: count / DRAWS for key, count in hits.items()}
+    return {key: count / draws for key, count in hits.items()}
 
 
 def of_samples(found: CrossClient, key: Key) -> Interval:
