@@ -1,5 +1,7 @@
 """The intervals of H_N and H_D hold the truth as often as they claim, as closely as the draws can tell."""
 
+from typing import Any
+
 import pytest
 
 from .coverage import NOMINAL, SLACK
@@ -17,7 +19,7 @@ def test_clients_differ(population: Population) -> None:
 
 @pytest.mark.drawn
 @pytest.mark.parametrize("options", [{"probes": 64}, {"rtol": 0.03}])
-def test_intervals_cover_the_truth(population: Population, options: dict[str, float]) -> None:
+def test_intervals_cover_the_truth(population: Population, options: dict[str, Any]) -> None:
     shares = coverage(population, population.whole, of_samples, **options)
     print(options, {key: round(share, 3) for key, share in shares.items()})
     assert all(abs(share - NOMINAL) <= SLACK for share in shares.values()), shares
