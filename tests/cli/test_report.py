@@ -171,6 +171,8 @@ def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command) -> Non
     assert fedscope("train", *size, "--name", "small").code == 0
     few = ("--samples", "96", "--threads", "1", "--batch-size", "32")
     first = fedscope("hessian", "small", *few, "--trace-rtol", "0.03", "--json", "-").json
+    outlook = fedscope("report", "small", *few, "--grid", "3", "--dry-run", "--json", "-").json
+    assert outlook[0]["reused"] == ["eigenvalues", "trace"]
     done = fedscope("report", "small", *few, "--grid", "3", "--client-probes", "4", "--json", "r.json")
     assert done.code == 0, done.err
     (record, *_) = json.loads(Path("r.json").read_text())
@@ -181,6 +183,8 @@ def test_the_report_goes_on_from_what_hessian_measured(fedscope: Command) -> Non
     assert fedscope("report", "small", *few, "--grid", "3", "--top-k", "5", "--json", "r.json").code == 0
     (record, *_) = json.loads(Path("r.json").read_text())
     assert len(record["eigenvalues"]) == 5
+    assert fedscope("report", "small", *few, "--grid", "3", "--json", "r.json").code == 0
+    assert json.loads(Path("r.json").read_text())[0]["eigenvalues"] == record["eigenvalues"]
     assert record["lambda_max"]["value"] == pytest.approx(first["lambda_max"]["value"], rel=1e-4)
     assert record["density"]
     assert record["cross_client"]

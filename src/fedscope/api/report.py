@@ -57,7 +57,7 @@ def report(
         *what: checkpoints as for :func:`measure`, of a registry; none: its newest run.
         grid: points along each axis of the landscapes.
         span: the axes run from −span to span.
-        top_k: how many of the largest eigenvalues; None: as many as were measured already, else 5.
+        top_k: how many of the largest eigenvalues; None: up to 5 that were measured already, else 5.
         probes: of the trace; None: to 5 %.
         clients: with H_N and H_D where the run's clients were saved.
         rounds: FIRST:LAST:STEP, of which there are landscapes too.

@@ -41,7 +41,7 @@ RULES: Sequence[OptionRule] = (Rule("no_compute files", lambda v: not v["dry_run
 @click.option("--span", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True,
               help="The landscapes' axes run from -SPAN to SPAN.")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(1),
-              help="Largest eigenvalues. [default: those measured already, else 5]")  # fmt: skip
+              help="Largest eigenvalues. [default: up to 5 that were measured already, else 5]")  # fmt: skip
 @click.option("--probes", type=click.IntRange(2), help="Fixed number of trace probes, instead of to 5 %.")
 @click.option("--client-probes", type=click.IntRange(3), default=16, show_default=True,
               help="Probes per client for H_N and H_D, where a run kept its clients.")  # fmt: skip

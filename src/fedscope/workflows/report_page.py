@@ -20,13 +20,11 @@ from fedscope.records.run_record import RunRecord
 from fedscope.records.saved_records import Analysis, Kept, Rank, Reported, rank
 from fedscope.report import report_page
 from fedscope.workflows.curvature.measure_curvature import compared_clients, measure
-from fedscope.workflows.curvature.record import problem_entry
 from fedscope.workflows.landscape.landscape_command import kept_scans, stored_records
 from fedscope.workflows.landscape.landscape_request import Plane
 from fedscope.workflows.progress import SILENT, Reporter
 from fedscope.workflows.requests import CrossClientRequest, Request
 from fedscope.workflows.results import result_cache
-from fedscope.workflows.results.lookup import asked_of
 from fedscope.workflows.run_records import measured_clients, measured_rounds
 from fedscope.workflows.sources.chosen_rounds import parse
 from fedscope.workflows.sources.problem import Problem
@@ -46,7 +44,7 @@ class ReportRequest:
     targets: Targets
     grid: int = 21  # points along each axis of the landscapes
     span: float = 1.0
-    top_k: int | None = None  # eigenvalues; None: as many as were measured already, else 5
+    top_k: int | None = None  # eigenvalues; None: those measured already, at most 5, or else 5
     probes: int | None = None  # of the trace; None: to 5 %
     client_probes: int = 16
     clients: bool = True
@@ -67,6 +65,7 @@ class ReportRequest:
     def curvature(self) -> Request:
         return Request(
             top_k=self.top_k or MOST,
+            as_kept=self.top_k is None,
             probes=self.probes,
             density=True,
             clients=self.clients,
@@ -127,8 +126,6 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
     for problem in found:
         if not _has(records, HessianRecord, problem.sha256):
             possible = _possible(curvature, problem, reporter)
-            if request.top_k is None:
-                possible = replace(possible, top_k=_known(problem, possible, session))
             records.append(measure(problem, possible, session, more_probes=True))
     for problem, earlier in zip(found, checkpoints.values(), strict=True):
         before = at(earlier, targets, reporter) if earlier else []
@@ -136,14 +133,6 @@ def measured(checkpoints: WithEarlier, request: ReportRequest, reporter: Reporte
         missing = [p for p in distinct if not _has(records, LandscapeRecord, p.sha256)]
         records += kept_scans(problem, missing, plane, session)
     return records
-
-
-def _known(problem: Problem, request: Request, session: Session) -> int:
-    """Return how many eigenvalues are kept of the problem; as many as the request's where there are none."""
-    entry = asked_of(problem_entry(problem, request))
-    kept = [one for one in session.cache.results(problem.sha256) if isinstance(one, HessianRecord)]
-    counts = [len(one.ends[0]) for one in kept if asked_of(one.problem.to_json()) == entry]
-    return min(request.top_k, max(counts, default=request.top_k))
 
 
 def _check_measurable(found: Sequence[Problem], request: ReportRequest) -> None:

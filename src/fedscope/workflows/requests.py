@@ -152,6 +152,7 @@ class Request:
     cross_client: CrossClientRequest = field(default_factory=CrossClientRequest)
     resampling: Resampling = field(default_factory=Resampling)  # of reading code
     warm: bool = False  # eigenvalues may begin at the eigenvectors of the round before, and are not certified
+    as_kept: bool = False  # a kept result with fewer eigenvalues will do
     bn: BatchNormMode = "eval"
     versions: Mapping[str, str] | None = None
 

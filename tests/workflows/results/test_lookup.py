@@ -84,6 +84,8 @@ def json_of(record: HessianRecord) -> dict[str, Any]:
     [
         (Request(top_k=3, density=True, clients=True), set()),
         (Request(top_k=4), {"eigenvalues"}),
+        (Request(top_k=4, as_kept=True), set()),
+        (Request(tol=1e-5, as_kept=True), {"eigenvalues"}),
         (Request(both_ends=True), {"eigenvalues"}),
         (Request(tol=1e-5), {"eigenvalues"}),
         (Request(trace_rtol=0.001), {"trace"}),
@@ -211,6 +213,7 @@ def test_a_question_gets_its_own_answer_whatever_more_was_asked_since() -> None:
     fuller = _record(cross_client=None, eigenvalues=[_value(10.0)])
     for records in permutations((more, own, fuller)):
         assert earlier(records, Request(), FOUND) is own
+        assert earlier(records, Request(top_k=2, as_kept=True), FOUND) is more
     assert trimmed(own, Request()).to_json() == own.to_json()
 
 
@@ -259,7 +262,7 @@ PROBLEM: dict[str, Any] = {
 }  # fmt: skip
 ELSEWHERE = {
     CrossClientRequest: {"max_probes"},  # where the search ends, not what it is for
-    Request: {"warm", "influence", "cross_client", "resampling", "versions"},
+    Request: {"warm", "as_kept", "influence", "cross_client", "resampling", "versions"},
 }
 """Options that a kept result does not depend on, or that other tests have."""
 

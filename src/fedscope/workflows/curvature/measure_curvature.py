@@ -174,8 +174,11 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     """Return what a result depends on beside the operator: everything but versions, which only label it."""
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
+    plain = asdict(request)
+    if not request.as_kept:
+        del plain["as_kept"]
     return {
-        **asdict(request),
+        **plain,
         "versions": None,
         "influence": None,  # follows from the result, and from who holds the samples
         "people": participants.fingerprint() if participants else None,

@@ -100,11 +100,13 @@ def _unasked(record: HessianRecord, request: Request) -> list[Part]:
 
 def _beyond(record: HessianRecord, request: Request) -> int:
     held, asked = sum(map(len, record.ends)), request.top_k * (2 if request.both_ends else 1)
-    return max(0, held - asked) + len(_unasked(record, request))
+    return (abs(held - asked) if request.as_kept else max(0, held - asked)) + len(_unasked(record, request))
 
 
 def _has_eigenvalues(record: HessianRecord, request: Request, _criteria: Criteria) -> bool:
     (upper, lower), k = record.ends, request.top_k
+    if request.as_kept:
+        k = min(k, len(upper))
     if record.converged is not True or len(upper) < k or (request.both_ends and len(lower) < k):
         return False
     used = (*upper[:k], *lower)
