@@ -57,13 +57,20 @@ def programs(folder: Path) -> Iterator[Path]:
 def _serve(listener: socket.socket) -> None:
     gc.freeze()
     nothing_waits_for_the_disk()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the commands but their clients
+    signal.signal(signal.SIGCHLD, _reap)
     while True:
         client, _ = listener.accept()
         if os.fork() == 0:
             listener.close()
             _answer(client)
         client.close()
+
+
+def _reap(_signal: int, _frame: object) -> None:
+    """Wait for commands that have ended, so that what they cost is counted."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _answer(client: socket.socket) -> None:

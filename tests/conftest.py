@@ -13,11 +13,12 @@ import torch
 
 from fedscope.checkpoints.file.settings import Settings
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
+from fedscope.federated.parallel import workers
 from fedscope.federated.server.run_rounds import train
 from fedscope.federated.setup.federation import Federation, open_run, prepare
 from tests import commands, costs, tiers, tiny
 from tests.data.layouts import make
-from tests.processes import nothing_waits_for_the_disk
+from tests.processes import nothing_waits_for_the_disk, start_workers
 
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")  # that of trio imports all of it
 
@@ -167,6 +168,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if tiers.runs(item)]
         config.hook.pytest_deselected(items=others)
     costs.dearest_first(items)
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork a run's workers from a process that has torch, where it is not the point how they start."""
+    monkeypatch.setattr(workers, "start_processes", start_workers)
 
 
 @pytest.fixture

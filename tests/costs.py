@@ -12,7 +12,7 @@ import math
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,16 +27,19 @@ _TICK = os.sysconf("SC_CLK_TCK")
 def processor_seconds() -> float:
     """Return what this process and its children, those that have ended too, have used."""
     own = os.times()
-    return own.user + own.system + own.children_user + own.children_system + sum(map(_used, _children()))
+    return own.user + own.system + own.children_user + own.children_system + sum(map(_used, _below("self")))
 
 
-def _children() -> Iterable[str]:
-    """Yield the process numbers of living children; none where the system does not tell."""
-    for task in Path("/proc/self/task").glob("*/children"):
+def _below(pid: str) -> Iterator[str]:
+    """Yield the process numbers of living children, and of theirs; none where the system does not tell."""
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            yield from task.read_text().split()
+            children = task.read_text().split()
         except OSError:
             continue
+        for child in children:
+            yield child
+            yield from _below(child)
 
 
 def _used(pid: str) -> float:
@@ -57,7 +60,7 @@ class Recorder:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         start = processor_seconds()
         result = yield
-        line = json.dumps([item.nodeid, processor_seconds() - start])
+        line = json.dumps([item.nodeid, max(0.0, processor_seconds() - start)])
         with self.file.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         return result

@@ -18,16 +18,19 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
-from torch.multiprocessing.spawn import start_processes
+from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.cli.main import run
 from fedscope.cli.terminal import pulse
+from fedscope.federated.parallel import workers
 
 pulse.EVERY = 1e8  # else a command's log would depend on how long it takes
 
 PRELOADED = [
     *("tests.processes", "fedscope.workflows.train.train_runs", "fedscope.reproduce.build"),
-    *("torch.fx.experimental.symbolic_shapes", "matplotlib.backends.backend_pdf", "rich_click"),
+    *("fedscope.cli.hessian", "fedscope.cli.plot_landscape", "rich_click", "rich.live"),
+    *("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._decomp.decompositions_for_jvp"),
+    "matplotlib.backends.backend_pdf",
 ]
 PATIENCE = 120  # seconds; what takes longer hangs
 
@@ -43,6 +46,18 @@ def ranks(world: int, work: Callable[..., None], *arguments: object) -> None:
     """Call ``work(rank, *arguments)`` in ``world`` processes, and wait for them."""
     processes()
     start_processes(work, arguments, nprocs=world, start_method="forkserver")
+
+
+def start_workers(_: object, given: tuple[object, ...], count: int, **_options: object) -> ProcessContext:
+    """Start a run's workers, in the place of PyTorch's function."""
+    processes()
+    found: ProcessContext = start_processes(_worker, given, count, join=False, start_method="forkserver")
+    return found
+
+
+def _worker(index: int, home: tuple[object, ...], *given: object) -> None:
+    """Be a worker: its parent is the process that forked it."""
+    workers._child(index, (os.getppid(), *home[1:]), *given)  # type: ignore[arg-type]
 
 
 def nothing_waits_for_the_disk() -> None:

@@ -42,7 +42,6 @@ LEFT_OUT = (  # patterns of the beginnings of names
     r"tests/federated/setup/test_stacking\.py::test_a_run_has_the_number",
     r"tests/landscape/loss/test_copies\.py::test_a_sharded",
     r"tests/reproduce/recipes/test_of_clients\.py::test_a_gap",
-    r"tests/studies/test_study\.py::test_mistakes",
     r"tests/test_contracts\.py::test_a_forbidden",
     r"tests/test_process\.py::test_repeated",
     r"tests/workflows/clients/test_measure_clients\.py::test_the_clients_are_weighted",

@@ -12,7 +12,7 @@ TINY = ("--clients", "3", "--epochs", "1", "--model", "mlp_digits", "--registry"
 WILD = (*TINY, "--rounds", "4", "--lr", "1e30", "--name", "wild")
 
 
-@pytest.mark.usefixtures("in_time")
+@pytest.mark.usefixtures("in_time", "at_once")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_it_ends_in_its_round_and_keeps_all(fedscope: Command, workers: str) -> None:
     done = fedscope("train", *WILD, "--threads", "1", "--workers", workers, "--json")

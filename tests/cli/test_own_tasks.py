@@ -178,6 +178,7 @@ def test_a_task_of_ones_own_is_trained_resumed_and_measured(
     assert first.json["lambda_max"]["value"] == pytest.approx(float(values[-1]), rel=2e-3)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_random_rows_are_drawn_anew_with_the_same_bits_on_workers_and_after_a_stop(
     fedscope: Command, tasks: Any
 ) -> None:

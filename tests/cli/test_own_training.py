@@ -152,6 +152,7 @@ def test_clients_of_ones_own_from_training_to_the_report(fedscope: Command, mine
     assert fedscope("runs", "verify", "--registry", "runs").code == 0
 
 
+@pytest.mark.usefixtures("at_once")
 def test_workers_stacks_seeds_and_interruptions_change_no_bit(fedscope: Command, mine: Mine) -> None:
     data = ("--data", mine("clients"))
     whole = ("train", "--model", mine("Net"), *data, *QUICK)

@@ -128,6 +128,7 @@ def test_fedscope_s_own_methods_are_not_named(install: Install, fedscope: Comman
 BREAKS = "raise ValueError('broken')"
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_fault_is_told_and_leaves_the_name_free(install: Install, fedscope: Command, workers: str) -> None:
     install(DRAG.replace("d = 0.5", f"{BREAKS}\n    d = 0.5"))
@@ -140,6 +141,7 @@ def test_a_fault_is_told_and_leaves_the_name_free(install: Install, fedscope: Co
     assert train(fedscope, "a").code == 0
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_fault_in_another_worker_is_told(install: Install, fedscope: Command) -> None:
     """Rank 0 trains client 0 here; the fault is in client 1's."""
     code = DRAG.replace("server=averaged", "server=averaged, finish=(end,)").replace(

@@ -68,6 +68,7 @@ def test_images_are_trained_on_and_measured(image_model: Path, tmp_path: Path) -
     assert exported["lambda_max"] != found["lambda_max"]
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_whole_language_model_is_trained_and_workers_change_no_bit() -> None:
     train = (
         "train",

@@ -25,8 +25,9 @@ SIZES = {
     "domainnet": {"per_class": 8},
 }
 TRUNCATED = {
-    "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 16, "test_samples": 12,
+    "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 8, "test_samples": 12,
 }  # fmt: skip
+ONE_OF_EACH_DATASET = {str(one.settings["dataset"]): name for name, one in presets().items()}
 ONE_OF_EACH_DIVISION = {
     tuple(str(one.settings.get(key)) for key in ("dataset", "partition", "alpha", "clients", "phi")): name
     for name, one in presets().items()
@@ -101,4 +102,5 @@ def truncated_round(name: str, data_dir: Path, registry: Path) -> None:
     assert (info.round, info.settings.method, info.settings.steps_limit) == (1, method, 1)
     assert info.metrics["loss"] is not None
     assert done.rounds == 1
-    assert list(verify_run(RunFolder(registry / "run"))) == []
+    if name in ONE_OF_EACH_DATASET.values():
+        assert list(verify_run(RunFolder(registry / "run"))) == []

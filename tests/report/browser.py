@@ -1,13 +1,14 @@
-"""What the browser's tests share: flags, waiting, logs, and screenshots, kept in build/screenshots."""
+"""What the browser's tests share: flags, waiting, logs, and screenshots, which go to FEDSCOPE_SCREENSHOTS."""
 
 import base64
+import os
 from pathlib import Path
 from typing import Any
 
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import WebDriverWait
 
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+SCREENSHOTS = os.environ.get("FEDSCOPE_SCREENSHOTS")
 PATIENCE = 400  # seconds: surfaces in space are rendered without a GPU, perhaps on a busy machine
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=960,800",
@@ -28,9 +29,10 @@ def wait(chrome: Chrome, condition: str, *arguments: Any) -> Any:
 
 
 def keep(chrome: Chrome, name: str) -> None:
-    """Keep a picture of the whole page."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    size = chrome.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
-    clip = {**size, "x": 0, "y": 0, "scale": 1}
-    shot = chrome.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-    (SCREENSHOTS / f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+    """Keep a picture of the whole page, where one is wanted."""
+    if SCREENSHOTS:
+        size = chrome.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {**size, "x": 0, "y": 0, "scale": 1}
+        shot = chrome.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
+        Path(SCREENSHOTS, f"{name}.png").write_bytes(base64.b64decode(shot["data"]))

@@ -1,7 +1,6 @@
 """A study's files: those in the gallery, and those of a build from nothing on the bundled digits."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from studies.settings import search_study
 from studies.settings.search import search_recipe
 from studies.settings.search_record import SearchRecord
 from studies.study import Study, build
+from studies.study_command import run
 from tests.reproduce.recipes.test_spec import check_cells
 
 PROJECT = Path(__file__).parents[2]
@@ -129,12 +129,20 @@ def test_the_search_leaves_the_settings_of_the_paper_but_those_it_tries() -> Non
         (["--scale", "gpu"], "'gpu' is not one of"),
     ],
 )
-def test_mistakes_are_said_in_one_line(words: list[str], told: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "studies.readings", *words, "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert told in done.stderr
-    assert "Traceback" not in done.stderr
+def test_mistakes_are_said_in_one_line(
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["readings", *words, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        run(STUDIES[0])
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (2, "")
+    assert told in said.err
+    assert len(said.err.splitlines()) == 1
 
 
 def test_the_package_names_the_studies_to_who_asks_for_their_artefacts() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import ProcessContext, start_processes
 
 from fedscope.checkpoints.file.checkpoint import load_checkpoint
 from fedscope.checkpoints.file.layout import LOCK
@@ -22,7 +21,7 @@ from fedscope.cli.main import call
 from fedscope.federated.parallel import workers
 from fedscope.federated.parallel.memory import Memory
 from tests.data.layouts import make
-from tests.processes import finished, processes, started
+from tests.processes import finished, started
 
 # Unequal clients, state on both sides, something to augment the order with, a ragged last batch.
 TRAIN = [
@@ -59,23 +58,6 @@ def bits(run: RunFolder) -> list[object]:
         {name: vector.tolist() for name, vector in memory.server(rounds).items()},
         story(run),
     ]
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the workers from a process that has torch, where it is not the point how they start."""
-
-    def start(_: object, given: tuple[object, ...], count: int, **_options: object) -> ProcessContext:
-        processes()
-        found: ProcessContext = start_processes(_forked, given, count, join=False, start_method="forkserver")
-        return found
-
-    monkeypatch.setattr(workers, "start_processes", start)
-
-
-def _forked(index: int, home: tuple[object, ...], *given: object) -> None:
-    """Be a worker: its parent is the process that forked it."""
-    workers._child(index, (os.getppid(), *home[1:]), *given)  # type: ignore[arg-type]
 
 
 def children(pid: int) -> list[int]:

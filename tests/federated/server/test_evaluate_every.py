@@ -81,6 +81,7 @@ def test_a_run_that_is_cut_between_two_evaluations_goes_on_with_the_same_bits(
         assert (whole.sha256, whole.info.metrics) == (again.sha256, again.info.metrics), name
 
 
+@pytest.mark.usefixtures("at_once")
 def test_workers_leave_out_the_same_rounds(tmp_path: Path) -> None:
     words = ["train", "--clients", "3", "--rounds", "3", "--epochs", "1", "--model", "mlp_digits",
              "--evaluate-every", "2", "--threads", "1", "--registry", str(tmp_path), "--name"]  # fmt: skip

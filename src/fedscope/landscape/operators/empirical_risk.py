@@ -5,6 +5,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -133,6 +134,11 @@ class LossOperator(BatchMean):
         """What products are of where the gradient is not the loss's, in a sentence; nothing where it is."""
         self._graphs()
         return self._departs or ""
+
+    def after(self, other: "LossOperator") -> Self:
+        """Take over that products are what they say from another operator of the same network and loss."""
+        self._departs = other.departs
+        return self
 
     @property
     def plan(self) -> GraphPlan:

@@ -20,6 +20,7 @@ There are no error bars.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from fedscope.landscape.heterogeneity.cross_client import CrossClient
 from fedscope.landscape.heterogeneity.similarity import compare
 from fedscope.landscape.loss.batches import Batches
 from fedscope.landscape.operators.base import Operator, Product
+from fedscope.landscape.operators.empirical_risk import LossOperator
 from fedscope.landscape.operators.probes import generator_of, rademacher
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.printing import Printed
@@ -80,19 +82,13 @@ class Loader:
 class Resampled(Operator):
     """The operator that ``over`` makes of batches, of other batches of the loader at every product."""
 
-    def __init__(self, over: Callable[[Batches], Operator], loader: Loader) -> None:
-        self._next: Operator | None = over(loader())  # of the first product
-        super().__init__(
-            self._next.shape[0], dtype=self._next.dtype, device=self._next.device, blocks=self._next.blocks
-        )
-        self._over, self._loader = over, loader
+    def __init__(self, over: Callable[[Batches], LossOperator], loader: Loader) -> None:
+        first = over(loader())
+        super().__init__(first.shape[0], dtype=first.dtype, device=first.device, blocks=first.blocks)
+        self._operators = chain([first], (over(loader()).after(first) for _ in repeat(None)))
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
-        return [Product(self._drawn().matvec(v), None) for v in rows]
-
-    def _drawn(self) -> Operator:
-        drawn, self._next = self._next or self._over(self._loader()), None
-        return drawn
+        return [Product(next(self._operators).product(v).vector, None) for v in rows]
 
 
 @dataclass(frozen=True, repr=False)
