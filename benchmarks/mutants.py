@@ -50,7 +50,7 @@ LEFT_OUT = (
     "BitOr", "ExceptionReplacer", "RemoveDecorator",  # `X | None`, and what fails at import
     "_Eq_Is", "_NotEq_IsNot", "_Is_Eq", "_IsNot_NotEq",  # the same, of small numbers, short texts and None
 )  # fmt: skip
-NOTHING = ("@dataclass", "if TYPE_CHECKING", "strict=True")  # what no working code can show
+NOTHING = ("@dataclass", "if TYPE_CHECKING", "strict=True", "    *,")  # what no working code can show
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Each setting that a quantity says it is measured with reaches the library's function: one table of all."""
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,3 +59,10 @@ def test_every_option_of_the_request_is_a_setting_of_some_quantity() -> None:
     known = {setting for _, setting in TABLE}
     fields = {field.name for field in dataclasses.fields(SharpnessRequest)}
     assert fields - {"only", "gap", "versions"} == known == OTHER.keys()
+
+
+def test_the_page_has_the_radii_that_are_taken_where_none_is_given() -> None:
+    page = Path(__file__).parents[3] / "docs" / "explanation" / "sharpness.md"
+    rows = re.findall(r"^\| (0\.\d+) \| (`.*`) \|$", page.read_text("utf-8"), re.MULTILINE)
+    told = {name: float(rho) for rho, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told == {name: one.rho for name, one in QUANTITIES.items() if one.rho}

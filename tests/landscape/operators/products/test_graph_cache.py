@@ -1,5 +1,7 @@
 """Kept, rebuilt and cut graphs give the same products."""
 
+import os
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,6 +9,7 @@ from torch import Tensor, nn
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.operators.empirical_risk import LossOperator
+from fedscope.landscape.operators.products import graph_cache
 from fedscope.landscape.operators.products.graph_cache import GraphBytes, Graphs
 from tests.landscape.cases import convnet
 from tests.landscape.nets import net_case
@@ -161,3 +164,9 @@ def test_a_gpu_takes_larger_graphs() -> None:
 def test_a_sample_may_have_all_that_graphs_may_take(size: int, memory: int | None, exceeds: bool) -> None:
     gib = 1 << 30
     assert GraphBytes(gib, (size - 1) * gib).exceeds(memory and memory * gib) is exceeds
+
+
+def test_what_graphs_may_take_is_less_than_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_cache, "_MOST", 2**60)
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert whole / 10_000 < graph_cache._free(torch.device("cpu")) <= whole / 4
