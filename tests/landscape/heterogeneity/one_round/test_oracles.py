@@ -16,7 +16,12 @@ from fedscope.landscape.heterogeneity.one_round.averaging_cost import (
     expansions,
     mean_model,
 )
-from fedscope.landscape.heterogeneity.one_round.eigenspaces import eigenspace, overlaps, update_alignment
+from fedscope.landscape.heterogeneity.one_round.eigenspaces import (
+    _extended,
+    eigenspace,
+    overlaps,
+    update_alignment,
+)
 from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
     FUNCTIONS,
     GAPS,
@@ -28,6 +33,7 @@ from fedscope.landscape.heterogeneity.one_round.flatness_gap import (
 from fedscope.landscape.heterogeneity.one_round.paired import Paired
 from fedscope.landscape.loss.flat_loss import FlatLoss
 from fedscope.streams import torch_stream
+from tests.landscape.coverage import BatchMatrices
 
 from .clients import SHARES, SIZE, Clients, clients, flat
 
@@ -343,3 +349,17 @@ def test_the_separation_is_the_distance_of_two_eigenvalues_in_errors() -> None:
     forms = torch.einsum("ik,bij,jk->kb", vectors, parts, vectors)[[-2, -3]]
     stderr = float((forms[0] - forms[1]).std() / len(parts) ** 0.5)
     assert space.separation == pytest.approx(float(values[-2] - values[-3]) / stderr, rel=1e-3)
+
+
+def test_an_extended_basis_has_each_batchs_dense_projection() -> None:
+    draws = torch.Generator().manual_seed(0)
+    matrices = torch.randn(3, 12, 12, generator=draws, dtype=torch.float64)
+    matrices = matrices + matrices.mT
+    basis = torch.eye(12, dtype=torch.float64)[:2]
+    vectors = torch.nn.functional.normalize(torch.randn(2, 12, generator=draws, dtype=torch.float64))
+    whole, batches, spent = _extended(
+        BatchMatrices(matrices, 5), basis, basis @ matrices @ basis.T, vectors, steps=2
+    )
+    assert (len(whole), spent) == (6, 4)
+    torch.testing.assert_close(whole @ whole.T, torch.eye(6, dtype=torch.float64))
+    torch.testing.assert_close(batches, whole @ matrices @ whole.T)
