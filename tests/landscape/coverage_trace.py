@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedscope.landscape.operators.base import Operator
 from fedscope.landscape.operators.basis.krylov_basis import Subspace
-from fedscope.landscape.spectral.diagonal import diagonal, squared_norm
+from fedscope.landscape.spectral.diagonal import diagonal
 from fedscope.landscape.spectral.eigenpairs import top_eigenpairs
 from fedscope.landscape.spectral.hutchinson_trace import trace
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
@@ -70,11 +70,6 @@ def _tensors(op: Operator, seed: int, known: Subspace | None = None) -> Sequence
     return [estimate.interval() for estimate in found.tensors().values()]
 
 
-def _norm(op: Operator, seed: int, known: Subspace | None = None) -> Sequence[Interval]:
-    found = diagonal(op, known=known, probes=32, generator=_generator(seed), groups=16)
-    return [squared_norm(found.groups).interval()]
-
-
 @lru_cache(maxsize=1)
 def _density(op: Operator, seed: int) -> Density:
     return spectral_density(op, probes=5, steps=40, sigma=BELOW, generator=_generator(seed))
@@ -96,10 +91,6 @@ def _traces(matrix: Tensor) -> Sequence[float]:
 
 def _tensor_traces(matrix: Tensor) -> Sequence[float]:
     return [float(part.sum()) for part in matrix.diagonal().split(TENSORS)]
-
-
-def _squared_norm(matrix: Tensor) -> Sequence[float]:
-    return [float(matrix.diagonal().square().sum())]
 
 
 def _negative(matrix: Tensor) -> Sequence[float]:
@@ -146,12 +137,6 @@ PROBED = (
         "traces of tensors, 32 probes, deflated",
         lambda op, seed: _tensors(op, seed, krylov_space(op)),
         _tensor_traces,
-    ),
-    Row("squared norm of the diagonal, 32 probes", _norm, _squared_norm),
-    Row(
-        "squared norm of the diagonal, 32 probes, deflated",
-        lambda op, seed: _norm(op, seed, krylov_space(op)),
-        _squared_norm,
     ),
     Row(
         "negative mass, 5 probes, 40 steps",

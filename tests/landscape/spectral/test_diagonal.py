@@ -4,7 +4,6 @@ from torch import Tensor
 
 from fedscope.errors import UserError
 from fedscope.landscape import LambdaOperator, diagonal, orthogonal
-from fedscope.landscape.spectral.diagonal import squared_norm
 from fedscope.landscape.spectral.krylov.lanczos import Lanczos
 from tests.landscape.cases import Case, matrix_operator
 
@@ -78,20 +77,6 @@ def test_the_tensors_come_with_their_errors(case: Case) -> None:
         float(found.tensor_stderr[0]),
         11,
     )
-
-
-def test_the_squared_norm_is_free_of_the_noise() -> None:
-    truth = torch.tensor([1.0, -2.0, 2.0, 0.0], dtype=torch.float64)
-    noise = torch.randn(4000, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = [squared_norm(truth + groups) for groups in noise]
-    values = torch.tensor([estimate.value for estimate in found])
-    variances = torch.tensor([estimate.stderr**2 for estimate in found])
-    assert float(values.mean()) == pytest.approx(9, abs=3 * float(values.std()) / 4000**0.5)
-    assert 0.95 < float(variances.mean() / values.var()) < 1.5  # the jackknife errs upward if at all
-    assert found[0].dof == 5
-    assert squared_norm(truth[None]).interval() == (9, 9)
-    with pytest.raises(ValueError, match="at least 3"):
-        squared_norm(noise[0, :2])
 
 
 def test_groups_are_disjoint_means_of_the_same_products(case: Case) -> None:

@@ -28,7 +28,7 @@ from fedscope.landscape.loss.kernels.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
 from fedscope.landscape.loss.recomputed.logits import ChunkedLogits
-from fedscope.landscape.loss.trees import Tree, arguments, as_pairs, cloned, count, flat, leaves, some
+from fedscope.landscape.loss.trees import Tree, arguments, as_pairs, cloned, count, flat, some
 from fedscope.streams import random_signs
 
 SAMPLE = 8  # samples of the first batch on which a network is looked at before it is used
@@ -110,7 +110,7 @@ class FlatLoss:
     def _prepare(self, inputs: Tree, targets: Tree) -> None:
         few, few_targets = (some(tree, slice(SAMPLE // 2)) for tree in (inputs, targets))
         self._written: dict[tuple[nn.Module, str], Tensor] = {}
-        self._differentiates = self._overwrites = False
+        self._differentiates = False
         with self.exact():
             try:
                 self._written = self._tried(few, few_targets)
@@ -123,18 +123,17 @@ class FlatLoss:
                 )
 
     def _tried(self, inputs: Tree, targets: Tree) -> dict[tuple[nn.Module, str], Tensor]:
-        own = cloned(inputs)
+        def evaluated() -> Tensor:
+            return self._checked(cloned(inputs), targets)
+
         try:
             with torch.no_grad():
-                found = written_buffers(self.model, lambda: self._checked(own, targets))
+                return written_buffers(self.model, evaluated)
         except RuntimeError:  # of a forward that differentiates
-            again = own = cloned(inputs)
             with torch.enable_grad():
-                found = written_buffers(self.model, lambda: self._checked(again, targets))
+                found = written_buffers(self.model, evaluated)
             self._differentiates = True
-        pairs = zip(leaves(own), leaves(inputs), strict=True)
-        self._overwrites = not all(torch.equal(*pair) for pair in pairs)
-        return found
+            return found
 
     def _checked(self, inputs: Tree, targets: Tree) -> Tensor:
         """Return the loss of inputs that may be written to, once it is seen to be of this network alone."""
@@ -155,11 +154,6 @@ class FlatLoss:
         except RuntimeError:  # an operation without a derivative; who needs one says which
             return FormOutput(numbers, None)
         return FormOutput(numbers, None if once_differentiable(gradients) else product)
-
-    @property
-    def writes(self) -> bool:
-        """Whether an evaluation changes a buffer or its inputs, as far as some samples tell."""
-        return bool(self._written) or self._overwrites
 
     def split(self, vector: Tensor) -> tuple[Tensor, ...]:
         """Cut a flat (n,) vector into the parameters' shapes: views, but for pairs at an odd place."""

@@ -23,8 +23,7 @@ from fedscope.landscape.operators.probes import Sampler, ended, generator_of, pr
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.deflation import affordable, growing
 from fedscope.landscape.spectral.probe_tally import TraceTally, remainder
-from fedscope.landscape.spectral.spectral_results import Diagonal, Estimate
-from fedscope.statistics.standard_errors import jackknife_variance
+from fedscope.landscape.spectral.spectral_results import Diagonal
 
 
 def diagonal(
@@ -160,26 +159,6 @@ def deflated_probes(op: Operator, generator: torch.Generator) -> Iterator[Tensor
 def _basis_stream(generator: torch.Generator) -> torch.Generator:
     """Return what draws the start of a basis: one number of the probes' generator decides it."""
     return torch.Generator().manual_seed(int(torch.randint(1 << 62, (), generator=generator)))
-
-
-def squared_norm(groups: Tensor) -> Estimate:
-    """Return ‖D‖² without bias from G independent estimates of a vector D, (G, n), with its standard error.
-
-    The square of their mean exceeds ‖D‖² by their variance; inner products of different groups do not:
-    Σ_{a≠b} ⟨g_a, g_b⟩ / (G (G − 1)). The standard error is the jackknife's, with G − 1 degrees of freedom.
-    One group is taken as exact.
-    """
-    count = len(groups)
-    gram = groups.double() @ groups.double().T
-    if count == 1:
-        return Estimate(float(gram), 0.0)
-    if count == 2:
-        raise ValueError("a standard error of a squared norm needs at least 3 groups")
-    of_each = gram.sum(1) - gram.diagonal()
-    total = of_each.sum()
-    left_out = (total - 2 * of_each) / ((count - 1) * (count - 2))
-    stderr = float(jackknife_variance(left_out).sqrt())
-    return Estimate(float(total) / (count * (count - 1)), stderr, count - 1)
 
 
 def block_sums(vector: Tensor, op: Operator) -> Tensor:
