@@ -58,7 +58,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def ready(case: Case) -> Hessian:
     """The Hessian of a case, once it has seen that small batches can be joined."""
     operator = Hessian(case.model, case.loss_fn, case.batches)
-    assert operator.joins
+    assert operator._joined is not None
     return operator
 
 
@@ -106,7 +106,7 @@ def test_a_single_batch_costs_a_single_product(graphs: list[int]) -> None:
     graphs.clear()
     operator.matvec(V)
     assert len(graphs) == 1
-    assert not operator.joins
+    assert operator._joined is None
 
 
 def test_the_density_takes_them(graphs: list[int]) -> None:
@@ -141,7 +141,7 @@ def test_operators_made_of_one_take_them_too(
 def test_clients_are_compared_with_them(graphs: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     def compared() -> CrossClient:
         clients = [Hessian(case.model, case.loss_fn, case.batches) for case in (convnet(), convnet())]
-        assert [client.joins for client in clients] == 2 * [expected]
+        assert [client._joined is not None for client in clients] == 2 * [expected]
         graphs.clear()
         return cross_client(clients, probes=8, groups=4, sample_probes=0)
 
@@ -211,7 +211,7 @@ def test_they_stay_apart_where_together_they_were_another_function(
     batches = sorted(convnet().batches, key=lambda pair: float(pair[1].sum()))
     operator = kind(model(), loss_fn, batches)
     assert torch.equal(operator.matvec(V), operator.product(V).vector)
-    assert not operator.joins
+    assert operator._joined is None
 
 
 def test_finite_differences_are_of_batches() -> None:

@@ -241,11 +241,6 @@ class LossOperator(BatchMean):
             totals.add_(self._times_all(graphs, b, rows), alpha=samples / sum(sizes))
         return totals.to(self.dtype)
 
-    @property
-    def joins(self) -> bool:
-        """Whether small batches are taken together where none is told apart; two products tell."""
-        return self._joined is not None
-
     @cached_property
     def _joined(self) -> Graphs | None:
         if self.differences or self._group or not self._graphs().joined:
