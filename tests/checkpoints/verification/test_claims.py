@@ -8,6 +8,7 @@ import pytest
 
 from fedscope.checkpoints.file import layout
 from fedscope.checkpoints.registry.contents import Contents, File
+from fedscope.checkpoints.registry.deletion import delete_checkpoints
 from fedscope.checkpoints.registry.run_registry import RunFolder, RunRegistry
 from fedscope.checkpoints.travel.places import remote
 from fedscope.checkpoints.travel.pull import pull_run
@@ -67,6 +68,19 @@ def test_a_forged_run_is_named_and_not_taken(honest: RunFolder, tmp_path: Path, 
         taken(run, tmp_path)
     assert str(refused.value) == f"{faults[0].path}: {faults[0].problem}"
     assert RunRegistry(tmp_path / "there").folders() == []
+
+
+def test_models_that_were_deleted_are_not_missed_even_where_none_need_be(
+    honest: RunFolder, tmp_path: Path
+) -> None:
+    run = RunFolder(Path(shutil.copytree(honest.folder, tmp_path / honest.name)))
+    delete_checkpoints(run, [path.name for path in run.folder.glob("*.pt")])
+    assert not list(run.folder.glob("*.pt"))
+    assert list(verify_run(run)) == []
+    manifest = run.manifest()
+    gone = {**manifest.checkpoints_deleted, "round-0001.pt": manifest.checkpoints_deleted["round-0002.pt"]}
+    run.write_manifest(manifest.model_copy(update={"checkpoints_deleted": gone}))
+    assert [fault.problem for fault in verify_run(run) if "missing" in fault.problem] == []
 
 
 def test_a_state_half_written_is_left_over_and_misses_nothing(honest: RunFolder, tmp_path: Path) -> None:
