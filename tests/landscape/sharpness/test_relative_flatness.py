@@ -159,3 +159,10 @@ def test_rows_that_are_inputs_are_refused() -> None:
     for name, kind in (("up.weight", "ConvTranspose2d"), ("emb.weight", "Embedding")):
         with pytest.raises(UserError, match=f"{name} is of {kind}, which stores its inputs first"):
             check_rows(model, [name])
+
+
+def test_it_takes_products_alone() -> None:
+    model = relu_net()
+    op = Hessian(model, cross_entropy, labelled(), parameters=[last_linear(model)])
+    cost = relative_flatness(op, probes=3).cost
+    assert (cost.forwards, cost.gradients, cost.products > 0) == (0, 0, True)

@@ -1,12 +1,16 @@
 """Folded and otherwise sped-up networks against dense matrices of the network as it was."""
 
+import inspect
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian
 from fedscope.landscape.loss.flat_loss import FlatLoss
+from fedscope.landscape.loss.kernels import derivatives
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from tests.landscape.cases import Case, convnet
 from tests.landscape.nets import NETS, net_case
@@ -144,3 +148,11 @@ def test_float32_products_of_a_folded_net_agree_with_float64() -> None:
     exact = case.operator.matvec(v.double())
     single = Hessian(case.model.float(), case.loss_fn, case.batches).matvec(v)
     torch.testing.assert_close(single.double(), exact, rtol=1e-4, atol=1e-5 * float(exact.norm()))
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "instance_norm"])
+def test_norms_that_are_written_out_have_pytorchs_arguments(name: str) -> None:
+    ours, theirs = (inspect.signature(getattr(*of)) for of in ((derivatives, f"_{name}"), (functional, name)))
+    assert [(p.name, p.default) for p in ours.parameters.values()] == [
+        (p.name, p.default) for p in theirs.parameters.values()
+    ]
