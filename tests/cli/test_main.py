@@ -191,10 +191,7 @@ class Poison:
         (["train", "--dataset", "cifar-10"], "unknown dataset 'cifar-10'; did you mean 'cifar10'?"),
         (["train", "--method", "fedavg+mam"], "unknown method 'mam'; did you mean 'man'?"),
         (["train", "--model", "resnet2O"], "unknown model 'resnet2O'; did you mean 'resnet20'?"),
-        (
-            ["hessian", "--parameters", "stm.*"],
-            "matches 'stm.*'; did you mean 'stem.*'",
-        ),
+        (["hessian", "--parameters", "stm.*"], "matches 'stm.*'; did you mean 'stem.*'"),
         (["train", "--dataset", "cifar100", "--data-dir", "nowhere"], "no such data folder: nowhere"),
         (["train", "--data-dir", "nowhere"], "no such data folder: nowhere"),
         (["train", "--model", "vgg"], "unknown model 'vgg'"),

@@ -25,7 +25,7 @@ SIZES = {
     "domainnet": {"per_class": 8},
 }
 TRUNCATED = {
-    "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 8, "test_samples": 12,
+    "rounds": 1, "epochs": 1, "clients_limit": 1, "steps_limit": 1, "batch_size": 16, "test_samples": 12,
 }  # fmt: skip
 ONE_OF_EACH_DATASET = {str(one.settings["dataset"]): name for name, one in presets().items()}
 ONE_OF_EACH_DIVISION = {

@@ -34,5 +34,10 @@ def keep(chrome: Chrome, name: str) -> None:
         size = chrome.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
         clip = {**size, "x": 0, "y": 0, "scale": 1}
         shot = chrome.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        keep_file(f"{name}.png", base64.b64decode(shot["data"]))
+
+
+def keep_file(name: str, content: bytes) -> None:
+    if SCREENSHOTS:
         Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
-        Path(SCREENSHOTS, f"{name}.png").write_bytes(base64.b64decode(shot["data"]))
+        Path(SCREENSHOTS, name).write_bytes(content)

@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
 from tests.figures.records import curvature, landscape, run
-from tests.report.browser import keep, log, wait
+from tests.report.browser import keep, keep_file, log, wait
 from tests.report.pages import report_page
 
 pytestmark = pytest.mark.slow
@@ -219,6 +219,7 @@ def test_it_fits_a_phone_and_paper(visit: Callable[[str], Chrome]) -> None:
     width = 375
     chrome = visit(without_landscapes())
     printed = base64.b64decode(chrome.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    keep_file("report.pdf", printed)
     assert printed.startswith(b"%PDF-")
     assert len(printed) > 20_000
     wait(chrome, "return [...document.querySelectorAll('details')].every(d => !d.open)")  # as before

@@ -34,7 +34,6 @@ def test_the_page_says_what_the_densities_say() -> None:
     for run in artefact["runs"]:
         result = run["checkpoints"]["density"]["result"]
         kept = ROOT / "checkpoints" / "papers" / ".analysis" / f"{result}.json"
-        raw = json.loads(kept.read_text("utf-8"))
-        share, error = least_share(HessianRecord.read(raw.get("record", raw)))
+        share, error = least_share(HessianRecord.read(json.loads(kept.read_text("utf-8"))["record"]))
         found.append((f"{100 * share:.1f}", f"{100 * error:.1f}", run["row"]))
     assert said == found

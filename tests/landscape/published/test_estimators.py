@@ -1,8 +1,10 @@
 """Reading ``code`` against a straight-line transcription of the scripts: plain loops, no shared code."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,8 @@ from torch import Tensor, nn
 
 from fedscope.errors import UserError
 from fedscope.landscape import Batches, Hessian, LambdaOperator
+from fedscope.landscape.operators import empirical_risk
+from fedscope.landscape.operators.products.definition import compared
 from fedscope.landscape.published.estimators import (
     Loader,
     PublishedTrace,
@@ -279,3 +283,26 @@ def test_products_see_other_samples_each_time(model: nn.Module, images: Tensor, 
         batches: Batches = loader()
         fixed = Hessian(model, nn.functional.cross_entropy, batches)
         torch.testing.assert_close(product, fixed.matvec(v))
+
+
+def test_a_network_is_looked_at_once_and_no_drawn_operator_stays(
+    model: nn.Module, images: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, made = list[bool](), list[weakref.ref[Hessian]]()
+
+    def looked(*args: Any, **named: Any) -> str:
+        looks.append(True)
+        return compared(*args, **named)
+
+    monkeypatch.setattr(empirical_risk, "compared", looked)
+
+    def over(batches: Batches) -> Hessian:
+        operator = Hessian(model, nn.functional.cross_entropy, batches)
+        made.append(weakref.ref(operator))
+        return operator
+
+    operator = Resampled(over, _loader(images, labels))
+    for _ in range(4):
+        operator.matvec(torch.ones(operator.shape[0], dtype=torch.float64))
+    assert (len(looks), len(made)) == (1, 4)
+    assert sum(one() is not None for one in made) == 1

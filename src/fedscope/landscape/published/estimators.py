@@ -18,9 +18,8 @@ There are no error bars.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, repeat
 
 import torch
 from torch import Tensor
@@ -85,10 +84,19 @@ class Resampled(Operator):
     def __init__(self, over: Callable[[Batches], LossOperator], loader: Loader) -> None:
         first = over(loader())
         super().__init__(first.shape[0], dtype=first.dtype, device=first.device, blocks=first.blocks)
-        self._operators = chain([first], (over(loader()).after(first) for _ in repeat(None)))
+        self._operators = _drawn(first, over, loader)
 
     def _apply(self, rows: Tensor, onto: Tensor | None) -> list[Product]:
         return [Product(next(self._operators).product(v).vector, None) for v in rows]
+
+
+def _drawn(
+    operator: LossOperator, over: Callable[[Batches], LossOperator], loader: Loader
+) -> Iterator[LossOperator]:
+    """Yield an operator, then those of further batches; only the last one is held, with its graphs."""
+    while True:
+        yield operator
+        operator = over(loader()).after(operator)
 
 
 @dataclass(frozen=True, repr=False)
