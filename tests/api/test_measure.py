@@ -75,6 +75,19 @@ def test_a_network_on_whatever_holds_its_data_has_its_own_eigenvalues(held: str)
     assert found.record.problem.samples == 60
 
 
+def test_lambda_max_alone_has_no_trace_and_is_compared_without_one() -> None:
+    model = _net()
+    alone, whole = (
+        fedscope.measure(model, data=(INPUTS, LABELS), only=only) for only in ("lambda_max", None)
+    )
+    assert alone.lambda_max == whole.lambda_max
+    with pytest.raises(UserError, match="leave out only='lambda_max'"):
+        _ = alone.trace
+    assert alone.record.trace is None
+    assert [one.quantity for one in fedscope.compare(alone, whole).differences[0]] == ["λ_max"]
+    assert len(fedscope.compare(whole, whole).differences[0]) == 2
+
+
 def test_a_state_dict_and_a_file_need_a_network(tmp_path: Path) -> None:
     model = _net()
     torch.save(model.state_dict(), tmp_path / "w.pt")

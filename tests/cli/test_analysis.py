@@ -174,6 +174,20 @@ def test_a_result_on_other_images_answers_for_no_usual_request(
     assert not {"augmented", "normalisation"} & set(more["problem"])
 
 
+def test_lambda_max_alone_is_that_of_the_whole_and_takes_its_products_only(fedscope: Command) -> None:
+    asked = ("hessian", *FAST, "--seed", "11", "--probes", "3", "--json", "-")
+    only = ("hessian", *FAST, "--seed", "11", "--only", "lambda_max")
+    alone, printed = fedscope(*only, "--json", "-").json, fedscope(*only).out
+    whole = fedscope(*asked, "--recompute").json
+    assert (alone["lambda_max"], alone["eigenvalues"]) == (whole["lambda_max"], whole["eigenvalues"])
+    assert alone["trace"] is None
+    assert whole["matvecs"] > alone["matvecs"] > 0
+    assert "λ_max ± data" in printed
+    assert "trace" not in printed
+    assert fedscope(*asked).json["trace"] == whole["trace"]
+    assert fedscope(*only, "--json", "-").json["reused"]
+
+
 def test_power_iteration_gives_what_it_can_and_no_errors(fedscope: Command) -> None:
     few = (*FAST, "--probes", "8", "--top-k", "5", "--json", "-")
     ours, theirs = (fedscope("hessian", *few, *engine).json for engine in ([], ["--engine", "power"]))

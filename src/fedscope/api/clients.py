@@ -67,13 +67,13 @@ class Clients(Recorded[ClientsRecord]):
         return on_screen(draw(self.records, kind))
 
     def film(self, path: str | Path, kind: ClientsKind = "gap", *, seconds: float = 0.5) -> None:
-        """Write a film (.gif, .mp4) of the picture of each round, on the axes of all.
+        """Write a film (.gif) of the picture of each round, on the axes of all.
 
         Raises:
             UserError: another ending, what is shown was not measured, or the rounds are of several runs.
         """
         if not is_film_file(Path(path)):
-            raise UserError(f"{path} is no film: name it .gif or .mp4")
+            raise UserError(f"{path} is no film: name it .gif")
         save_film(frame_figures(self.records, kind), Path(path), record=self.origin(), seconds=seconds)
 
     def plot(self, ax: Axes | None = None, *, quantity: Quantity | None = None) -> Axes:

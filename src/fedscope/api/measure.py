@@ -1,7 +1,7 @@
 """The curvature of checkpoints and networks: of one, and of several beside each other."""
 
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -52,7 +52,13 @@ class Curvature(Drawn):
 
     @property
     def trace(self) -> TraceEntry:
-        """The trace: ``value``, ``stderr_probe``, ``stderr_data``, the 95 % ``interval``."""
+        """The trace: ``value``, ``stderr_probe``, ``stderr_data``, the 95 % ``interval``.
+
+        Raises:
+            UserError: it was not measured, with ``only="lambda_max"``.
+        """
+        if self.record.trace is None:
+            raise UserError("the trace was not measured: leave out only='lambda_max'")
         return self.record.trace
 
     @property
@@ -114,6 +120,7 @@ def measure(
     layers: bool = False,
     blocks: bool = False,
     preconditioned: bool = False,
+    only: Literal["lambda_max"] | None = None,
     tol: float = 1e-3,
     probes: int | None = None,
     trace_rtol: float = 0.05,
@@ -140,6 +147,7 @@ def measure(
         blocks: also that of each block of a stack, such as a transformer's.
         preconditioned: also λ_max of P⁻¹H, of a run with FedAdagrad, FedAdam or FedYogi: see the record's
             ``preconditioned``.
+        only: ``lambda_max``: without the trace, which takes most of the products.
         tol: residual of each eigenpair, relative to λ_max.
         probes: fixed number of the trace's probes, instead of ``trace_rtol``.
         trace_rtol: standard error of the trace, relative to its value.
@@ -159,7 +167,7 @@ def measure(
     crossing = clients if isinstance(clients, CrossClientRequest) else CrossClientRequest()
     request = Request(
         top_k=top_k, both_ends=both_ends, layers=layers, blocks=blocks, preconditioned=preconditioned,
-        tol=tol, probes=probes, trace_rtol=trace_rtol, density=density, influence=influence,
+        only=only, tol=tol, probes=probes, trace_rtol=trace_rtol, density=density, influence=influence,
         clients=bool(clients), cross_client=crossing, operator=operator, parameters=tuple(parameters), bn=bn,
         versions=versions(),
     )  # fmt: skip

@@ -62,7 +62,7 @@ EXAMPLES = {
 
 
 RULES: Sequence[OptionRule] = (
-    Rule("seconds", lambda v: shared.is_film(v["figure"]), "but on a film (.gif, .mp4)"),
+    Rule("seconds", lambda v: shared.is_film(v["figure"]), "but on a film (.gif)"),
     Rule("kind width", lambda v: v["figure"], "without --figure"),
 )
 
@@ -78,7 +78,7 @@ RULES: Sequence[OptionRule] = (
               help="These rounds of each RUN, or all whose uploads it kept.")  # fmt: skip
 @click.option("--figure", "--out", "figure", metavar="FILE", callback=shared.writable,
               help="Also draw to a .png, .pdf or .svg file; with --rounds these are curves by round, and a "
-              ".gif or .mp4 (with ffmpeg) is a film of the rounds.")  # fmt: skip
+              ".gif is a film of the rounds.")  # fmt: skip
 @click.option("--kind", type=click.Choice([*SHOWN]), default="gap", show_default=True,
               help="What --figure draws: flatness gaps, alignment of the updates, cost of averaging, "
               "matrices of the pairs of clients (no curves), or H_N and H_D (curves only).")  # fmt: skip
@@ -123,13 +123,14 @@ def command(
 
 def _check_shown(kind: Kind, parts: Sequence[Measure], path: Path, rounds: int, *, along: bool) -> None:
     """Refuse, before anything is measured, a picture that cannot be drawn of it."""
-    from fedscope.figures.animation import check_encoder, is_film_file  # matplotlib: not for a table
+    from fedscope.figures.animation import is_film_file  # matplotlib: not for a table
     from fedscope.figures.style import check_format
 
     film = is_film_file(path)
     if film and not along:
         raise UserError(f"{path.suffix} is a film of rounds: add --rounds FIRST:LAST:STEP, or name a .png")
-    check_encoder(path) if film else check_format(path)
+    if not film:
+        check_format(path)
     if rounds > 1 and not along:
         raise UserError(
             f"a figure of clients is of one round, not {rounds}: make several figures, or give RUN --rounds"

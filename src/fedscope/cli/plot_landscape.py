@@ -48,7 +48,7 @@ EXAMPLES = {
 
 
 RULES: Sequence[OptionRule] = (
-    Rule("seconds", lambda v: shared.is_film(v["out"]), "but on a film (.gif, .mp4)"),
+    Rule("seconds", lambda v: shared.is_film(v["out"]), "but on a film (.gif)"),
     Rule("kind", lambda v: Path(v["out"]).suffix.lower() != ".html", "on an .html page"),
     Rule("kind", lambda v: v["directions"] != "line", "on a line, which is a curve"),
 )
@@ -78,8 +78,7 @@ RULES: Sequence[OptionRule] = (
               help="Draw what --json wrote, without computing; may be repeated.")  # fmt: skip
 @shared.out(
     "landscape.png",
-    "A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also .gif or .mp4 (with "
-    "ffmpeg).",
+    "A .png, .pdf or .svg file, an interactive .html one; of rounds or a trajectory also a .gif.",
 )
 def command(
     targets: Targets,
@@ -208,19 +207,17 @@ def _check_output(path: Path, *, has_rounds: bool) -> None:
 
     if not film.is_film_file(path):
         check_format(path)
-        return
-    if not has_rounds:
+    elif not has_rounds:
         raise UserError(
             f"{path.suffix} shows rounds one after the other: add --rounds FIRST:LAST:STEP, or name the file "
             "with the suffix .png, .pdf or .svg"
         )
-    film.check_encoder(path)
 
 
 def _write(
     records: Sequence["LandscapeRecord"], path: Path, kind: SurfaceKind | None, metric: str, seconds: float
 ) -> None:
-    """Write an interactive page, a film (.gif, .mp4), rounds as a strip of panels, or surfaces."""
+    """Write an interactive page, a film (.gif), rounds as a strip of panels, or surfaces."""
     from fedscope.figures import animation as film
     from fedscope.figures.embedded_record import made_from
     from fedscope.figures.style import save

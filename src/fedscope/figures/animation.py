@@ -1,11 +1,9 @@
-"""Films of figures: a GIF that any viewer loops, or an MP4 where ffmpeg is installed.
+"""Films of figures: a GIF that any viewer loops.
 
 Frames are separate figures with one palette, which matplotlib's writers, made for one figure, do not support.
 """
 
 import json
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,50 +14,34 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from fedscope.errors import UserError
 from fedscope.figures.style import paper_style
 from fedscope.storage import atomic_file
 
-FORMATS = ("gif", "mp4")
 DPI = 160
 COLORS = 255
 LAST = 4  # times as long for the last one, before the film begins again
-MOST_RECORD = 1 << 16  # bytes of it that an MP4's comment holds
 
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 
 def is_film_file(path: Path) -> bool:
-    return path.suffix.lower().removeprefix(".") in FORMATS
-
-
-def check_encoder(path: Path) -> None:
-    if path.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
-        raise UserError(
-            f"{path} needs the program ffmpeg, which is not installed: install it (apt-get install ffmpeg, "
-            "brew install ffmpeg), or name the film .gif, which needs nothing"
-        )
+    return path.suffix.lower() == ".gif"
 
 
 def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 
-    ``record`` (the film's origin, plain JSON data) is embedded as the file's comment; of a record too long
-    for an MP4's, only the checkpoints. The same figures and record give the same bytes of a GIF.
+    ``record`` (the film's origin, plain JSON data) is embedded as the file's comment. The same figures and
+    record give the same bytes.
     """
     if not figures:
         raise ValueError("a film needs a figure")
-    check_encoder(path)
     text = json.dumps(record, sort_keys=True, allow_nan=False)
     pictures = [_pixels(figure) for figure in figures]
     if len({picture.shape for picture in pictures}) > 1:
         raise ValueError("the frames of a film have one size")
     with atomic_file(path, below=None) as handle:
-        if path.suffix.lower() == ".mp4":
-            comment = text if len(text) <= MOST_RECORD else json.dumps({"checkpoints": record["checkpoints"]})
-            _write_mp4(pictures, handle, comment, seconds)
-        else:
-            _write_gif(pictures, handle, text, seconds)
+        _write_gif(pictures, handle, text, seconds)
 
 
 def _pixels(figure: Figure) -> Pixels:
@@ -92,21 +74,3 @@ def _indexed(picture: Pixels, palette: Image.Image) -> Image.Image:
     # the search for the nearest colour is coarse: it takes a light grey for white
     image.paste(COLORS, mask=Image.fromarray((picture == 255).all(axis=-1)))
     return image
-
-
-def _write_mp4(pictures: Sequence[Pixels], file: BinaryIO, comment: str, seconds: float) -> None:
-    height, width = (size - size % 2 for size in pictures[0].shape[:2])  # the format wants even sizes
-    command = [
-        "ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
-        "-s", f"{width}x{height}", "-framerate", f"{1 / seconds:.6g}", "-i", "-", "-pix_fmt", "yuv420p",
-        "-r", "25", "-movflags", "+faststart", "-metadata", f"comment={comment}", "-f", "mp4",
-        f"/dev/fd/{file.fileno()}",
-    ]  # fmt: skip
-    frames = [*pictures, *[pictures[-1]] * (LAST - 1)]
-    content = b"".join(frame[:height, :width].tobytes() for frame in frames)
-    done = subprocess.run(command, input=content, capture_output=True, check=False, pass_fds=(file.fileno(),))
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
-        raise UserError(
-            f"ffmpeg could not write the film ({reason[-1] if reason else done.returncode}); name it .gif"
-        )

@@ -232,6 +232,8 @@ def _steadier(top: Eigenvalue, samples: Tensor, record: HessianRecord) -> Tensor
 @in_quantity(TRACE)
 def _trace(reference: HessianRecord, other: HessianRecord) -> Difference | None:
     ours, theirs = reference.trace, other.trace
+    if ours is None or theirs is None:
+        return None
     probe = probes_error(_numbers(ours.samples), _numbers(theirs.samples))
     stderr, dof = _finite(_data(ours, theirs, reference.batch_sizes), reference, other)
     data = stderr, min([dof, *(one.dof_data for one in (ours, theirs) if not math.isnan(one.dof_data))])

@@ -196,7 +196,7 @@ class HessianRecord(Plain):
     blocks: Several[Layer] = ()  # λ_max of each block of a stack, such as a transformer's (``--blocks``)
     converged: bool | None = None  # whether every eigenvalue reached ``--tol``
     noise: Number = math.nan  # what rounding may have moved λ_max by [loss/w²]
-    trace: TraceEntry  # the trace and its errors
+    trace: TraceEntry | None  # the trace and its errors; None: ``--only lambda_max``
     density: DensityEntry | None  # of the eigenvalues (``--density``)
     cross_client: CrossClientEntry | None  # the clients compared (``--clients``)
     influence: Influence | None = None  # which samples carry λ_max; None: not asked for, or not known

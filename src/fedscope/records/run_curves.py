@@ -55,7 +55,7 @@ class CurvatureEntry(Plain):
     average: str  # which of the global models
     samples: Count  # that were measured on [samples]
     lambda_max: EstimateEntry  # largest eigenvalue [loss/w²]
-    trace: EstimateEntry  # trace [loss/w²]
+    trace: EstimateEntry | None  # trace [loss/w²]; None: not measured
     layers: Many[LayerEstimate]  # λ_max of each layer's own block
     # λ_max of P⁻¹H of an adaptive server, in units of the largest stable one; None: not measured
     preconditioned: EstimateEntry | None = None

@@ -88,9 +88,9 @@ def precision(record: HessianRecord) -> Rank:
 
     That is the one with the narrowest 95 % interval of the trace; where none is known, with the most probes.
     """
-    low, high = record.trace.interval or (-math.inf, math.inf)
-    residual = record.lambda_max.residual
-    widths = (high - low, -record.trace.probes, residual)
+    trace, residual = record.trace, record.lambda_max.residual
+    low, high = (trace and trace.interval) or (-math.inf, math.inf)
+    widths = (high - low, -trace.probes if trace else 0, residual)
     return tuple(-math.inf if math.isnan(width) else -width for width in widths)
 
 

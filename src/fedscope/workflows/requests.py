@@ -27,6 +27,7 @@ _PUBLISHED = "As the published code computes"
 _COMPARED = (Need(lambda request: request.clients, "without --clients"),)
 _UNTIL = (*_COMPARED, Need(lambda request: not request.cross_client.probes, "with --client-probes"))
 _AS_CODE = (Need(lambda request: request.reading == "code", "without --reading code"),)
+_OF_TRACE = (Need(lambda request: not request.only, "with --only lambda_max"),)
 _POSITIVE = Bounds(above=0)
 
 
@@ -130,17 +131,22 @@ class Request:
     reading: ReadingName = option(
         "paper", "As the FedAlign paper defines the metrics, or as its scripts compute them.", _WHAT
     )
+    only: Literal["lambda_max"] | None = option(
+        None, "Without the trace, which takes most of the products.", _WHAT
+    )
     tol: float = option(
         1e-3, "Residual of each eigenpair, relative to λ_max; of several, at most 0.5 % of its own.",
         _WELL, bounds=Bounds(above=0, most=1),
         needs=(Need(lambda r: r.engine != "power", "with --engine power, which takes 20 products"),),
     )  # fmt: skip
     probes: int | None = option(
-        None, "Fixed number of trace probes, instead of --trace-rtol.", _WELL, bounds=Bounds(least=2)
-    )
+        None, "Fixed number of trace probes, instead of --trace-rtol.", _WELL, bounds=Bounds(least=2),
+        needs=_OF_TRACE,
+    )  # fmt: skip
     trace_rtol: float = option(
         0.05, "Standard error of the trace, relative to its value.", _WELL, bounds=_POSITIVE,
         needs=(
+            *_OF_TRACE,
             Need(lambda r: not r.probes, "with --probes"),
             Need(lambda r: r.estimates_trace, "with --engine pyhessian or --reading code"),
         ),
@@ -175,12 +181,12 @@ class Request:
 
 
 def check_request(request: Request, *, parallel: bool) -> None:
-    parts = request.both_ends or request.layers or request.blocks or request.preconditioned
+    parts = request.both_ends or request.layers or request.blocks or request.preconditioned or request.only
     if (parts or request.influence or parallel) and not request.certified:
         other = "reading code" if request.reading == "code" else f"engine {request.engine}"
         raise UserError(
-            "--both-ends, --layers, --blocks, --influence, --preconditioned and torchrun are for fedscope's "
-            f"own estimators; drop --{other}"
+            "--both-ends, --layers, --blocks, --influence, --preconditioned, --only and torchrun are for "
+            f"fedscope's own estimators; drop --{other}"
         )
     if request.engine == "pyhessian":
         if request.density or request.clients or request.top_k > 1 or request.probes:

@@ -149,7 +149,7 @@ def _curvature(record: HessianRecord) -> Record:
     return {
         "samples": record.problem.samples,
         "lambda_max": _estimate(top, top.stderr_data),
-        "trace": _estimate(trace, trace.stderr_probe, trace.stderr_data),
+        "trace": trace and _estimate(trace, trace.stderr_probe, trace.stderr_data),
         **({"preconditioned": stable} if stable else {}),
         "layers": [{"name": layer.name, **_estimate(layer, layer.stderr_data)} for layer in record.layers],
     }

@@ -45,6 +45,7 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Sequence[str]]]] = {
     "hessian": {
         **ANY,
         "top_k": (["--top-k", "3"],),
+        "only": (["--only", "lambda_max"],),
         "tol": (["--tol", "0.01"],),
         "probes": (["--probes", "4"],),
         "trace_rtol": (["--trace-rtol", "0.5"],),

@@ -25,6 +25,8 @@ from tests.cli.conftest import Command
             "--client-rtol has no effect with --client-probes",
         ),
         ("hessian --engine power --tol 0.1", "--tol has no effect with --engine power"),
+        ("hessian --only lambda_max --probes 9", "--probes has no effect with --only lambda_max; leave it"),
+        ("hessian --only lambda_max --trace-rtol 0.1", "--trace-rtol has no effect with --only lambda_max"),
         ("hessian --reading code --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("hessian --engine pyhessian --trace-rtol 0.1", "--trace-rtol has no effect with --engine pyhessian"),
         ("plot-landscape --seconds 2", "--seconds has no effect but on a film"),

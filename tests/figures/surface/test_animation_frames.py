@@ -1,6 +1,3 @@
-import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -98,29 +95,3 @@ def test_frames_of_different_sizes_are_refused_and_nothing_is_left(tmp_path: Pat
     with pytest.raises(ValueError, match="a figure"):
         film.save_film([], tmp_path / "a.gif", record={}, seconds=1)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_mp4_without_ffmpeg_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match=r"install .*\.gif"):
-        film.check_encoder(tmp_path / "a.mp4")
-    film.check_encoder(tmp_path / "a.gif")
-    fake = tmp_path / "ffmpeg"
-    fake.write_text("#!/bin/sh\necho 'no such encoder' >&2\nexit 1\n")
-    fake.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    with pytest.raises(UserError, match=r"no such encoder.*\.gif"):
-        film.save_film([Figure((1, 1))], tmp_path / "a.mp4", record={"checkpoints": []}, seconds=1)
-    assert [path.name for path in tmp_path.iterdir()] == ["ffmpeg"]
-
-
-@pytest.mark.skipif(shutil.which("ffprobe") is None, reason="ffmpeg is not installed")
-def test_an_mp4_holds_every_frame_and_the_record(tmp_path: Path) -> None:
-    figures = frame_figures(frames(film_records(3)), kind="contour")
-    film.save_film(figures, tmp_path / "a.mp4", record={"checkpoints": ["abc"]}, seconds=0.5)
-    shown = "format=duration:format_tags=comment:stream=width,height"
-    command = ["ffprobe", "-v", "error", "-show_entries", shown, "-of", "json", str(tmp_path / "a.mp4")]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    assert float(found["format"]["duration"]) == pytest.approx(0.5 * (3 + 3), abs=0.05)
-    assert json.loads(found["format"]["tags"]["comment"]) == {"checkpoints": ["abc"]}
-    assert found["streams"][0]["width"] % 2 == found["streams"][0]["height"] % 2 == 0

@@ -227,6 +227,17 @@ def test_a_record_is_of_a_problem_by_its_weights_samples_and_entries() -> None:
     assert len(lookup.PARTS) == 7
 
 
+def test_a_record_without_a_trace_answers_for_lambda_max_alone() -> None:
+    alone, whole, asked = _record(trace=None), _record(), Request(only="lambda_max")
+    assert not _missing(alone, asked, UPLOADS)
+    assert _missing(alone, Request(), UPLOADS) == {"trace"}
+    assert not _missing(whole, asked, UPLOADS)
+    assert trimmed(whole, asked).trace is None
+    assert earlier([alone, whole], asked, FOUND) is alone
+    assert earlier([whole, alone], Request(), FOUND) is whole
+    assert earlier([_record(converged=False)], asked, FOUND) is None
+
+
 def test_code_without_a_name_is_known_by_its_operator() -> None:
     own = replace(FOUND, operator="o")
     for operator, found in (("o", True), ("p", False), (None, False)):
@@ -262,7 +273,7 @@ PROBLEM: dict[str, Any] = {
 }  # fmt: skip
 ELSEWHERE = {
     CrossClientRequest: {"max_probes"},  # where the search ends, not what it is for
-    Request: {"warm", "as_kept", "influence", "cross_client", "resampling", "versions"},
+    Request: {"only", "warm", "as_kept", "influence", "cross_client", "resampling", "versions"},
 }
 """Options that a kept result does not depend on, or that other tests have."""
 

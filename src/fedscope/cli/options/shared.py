@@ -43,7 +43,7 @@ def flags_given(context: click.Context) -> dict[str, str]:
 
 def is_film(target: str | None) -> bool:
     """Say whether a file that is to be drawn is a film."""
-    return Path(target or "").suffix.lower() in (".gif", ".mp4")
+    return Path(target or "").suffix.lower() == ".gif"
 
 
 def writable(_context: click.Context, _option: click.Parameter, target: T) -> T:

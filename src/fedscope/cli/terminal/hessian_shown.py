@@ -83,7 +83,7 @@ def _short_of(record: HessianRecord) -> Iterator[str]:
     cross = record.cross_client
     if record.converged is False:
         yield _unconverged(record)
-    if record.trace.converged is False:
+    if record.trace and record.trace.converged is False:
         yield f"the trace did not reach --trace-rtol in {record.trace.probes} probes"
     if cross and cross.converged is False:
         yield (

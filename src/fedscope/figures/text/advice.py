@@ -46,7 +46,7 @@ def _carried_by_few(record: HessianRecord) -> list[str]:
 
 def _largest_errors(record: HessianRecord) -> list[str]:
     top, trace = record.lambda_max, record.trace
-    untold = math.isnan(top.stderr_data) and math.isnan(trace.stderr_data)
+    untold = all(math.isnan(one.stderr_data) for one in (top, trace) if one)
     if untold and len(record.batch_sizes) == 1 and not math.isnan(top.residual):
         return [ONE_BATCH]  # the largest of the others would mean nothing
     samples = ("the samples", _ALL_SAMPLES if record.problem.whole else _MORE_SAMPLES)
@@ -60,15 +60,11 @@ def _largest_errors(record: HessianRecord) -> list[str]:
                 ("rounding", "--dtype float64 would shrink it"): record.noise,
             },
         ),
-        *_dominating(
-            "trace",
-            trace.value,
-            {
-                samples: trace.stderr_data,
-                ("the probes", _MORE_PROBES): trace.stderr_probe,
-            },
-        ),
-    ]
+        *(_dominating("trace", trace.value, {
+            samples: trace.stderr_data,
+            ("the probes", _MORE_PROBES): trace.stderr_probe,
+        }) if trace else ()),
+    ]  # fmt: skip
 
 
 def redrawn(record: HessianRecord) -> str | None:

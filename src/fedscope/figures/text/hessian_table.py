@@ -147,9 +147,10 @@ def _notes(
     absent = f"; {NO_ERROR}: not known, as of one batch or by another engine" if unknown else ""
     notes.append(
         "± data: standard error over the samples, at the eigenvector found on them (λ_max itself is biased "
-        f"upward on few samples); ± probe: of the trace estimate, over its random probes{absent}"
-        + f"; {CARRIED_BY}: {MEANING}"
-        * carried
+        "upward on few samples)"
+        + "; ± probe: of the trace estimate, over its random probes" * any(record.trace for record in records)
+        + absent
+        + f"; {CARRIED_BY}: {MEANING}" * carried
     )
     if any(record.problem.population == record.problem.samples for record in records):
         notes.append("no ± data where the samples are the whole split: the number is exact for it")

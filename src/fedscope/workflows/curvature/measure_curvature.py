@@ -175,8 +175,9 @@ def _question(problem: Problem, request: Request, participants: Participants | N
     if request.reading == "paper":
         request = replace(request, resampling=Resampling())  # has no effect
     plain = asdict(request)
-    if not request.as_kept:
-        del plain["as_kept"]
+    for name in ("as_kept", "only"):
+        if not plain[name]:
+            del plain[name]
     return {
         **plain,
         "versions": None,

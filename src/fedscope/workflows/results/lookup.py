@@ -53,7 +53,9 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> He
         if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
     _, best = max(
-        (one for one in reversed(found) if not {"eigenvalues", "trace"} <= one[0]),  # of equals the last
+        (
+            one for one in reversed(found) if not asked(request) & {"eigenvalues", "trace"} <= one[0]
+        ),  # of equals the last
         key=lambda one: (-len(one[0]), -_beyond(one[1], request), precision(one[1])),
         default=(asked(request), None),
     )
@@ -77,7 +79,7 @@ def lacking(record: HessianRecord | None, request: Request, criteria: Criteria) 
 
 def asked(request: Request) -> set[Part]:
     optional: dict[Part, bool] = {
-        "layers": request.layers, "blocks": request.blocks, "density": request.density,
+        "trace": not request.only, "layers": request.layers, "blocks": request.blocks, "density": request.density,
         "preconditioned": request.preconditioned, "cross_client": request.clients,
     }  # fmt: skip
     return {name for name in PARTS if optional.get(name, True)}
@@ -130,6 +132,8 @@ def _has_preconditioned(record: HessianRecord, request: Request, _criteria: Crit
 
 def _has_trace(record: HessianRecord, request: Request, criteria: Criteria) -> bool:
     trace, probes = record.trace, request.probes
+    if trace is None:
+        return False
     if probes is not None:
         return trace.probes >= probes if criteria.more_probes else trace.probes == probes
     sure = trace.converged is True and trace.probes >= MIN_PROBES
