@@ -7,6 +7,7 @@ from statistics import geometric_mean
 
 from fedscope.data.sets import dataset_catalogue as data_catalogue
 from fedscope.models import catalogue as model_catalogue
+from fedscope.records.estimates import Entry
 from fedscope.records.hessian_record import HessianRecord
 from fedscope.reproduce.artefacts.filled import FilledCell
 from fedscope.reproduce.recipes.spec import printed
@@ -75,14 +76,18 @@ class Measured:
 
     def of_cell(self, reading: Reading, one: FilledCell, quantity: str) -> list[float]:
         """Return the value of each draw in a cell; none where one is missing, or has no logarithm."""
-        records = self._records(reading, one)
-        values = [r.lambda_max.value if quantity == "lambda_max" else r.trace.value for r in records]
+        values = [entry.value for entry in self._entries(reading, one, quantity)]
         return values if all(math.isfinite(value) and value > 0 for value in values) else []
 
     def errors(self, reading: Reading, one: FilledCell, quantity: str) -> list[float]:
         """Return the relative error of each draw in a cell; infinite where it is not known."""
-        entries = [r.lambda_max if quantity == "lambda_max" else r.trace for r in self._records(reading, one)]
+        entries = self._entries(reading, one, quantity)
         return [entry.error[0] / entry.value if entry.error else math.inf for entry in entries]
+
+    def _entries(self, reading: Reading, one: FilledCell, quantity: str) -> list[Entry]:
+        records = self._records(reading, one)
+        found = (r.lambda_max if quantity == "lambda_max" else r.trace for r in records)
+        return [entry for entry in found if entry]
 
     def weight_decay(self, row: str) -> tuple[float, float]:
         """Return what weight decay adds to λ_max and to the trace."""

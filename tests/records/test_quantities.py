@@ -30,6 +30,7 @@ def add(monkeypatch: pytest.MonkeyPatch) -> Add:
 
 
 def scaled(record: HessianRecord) -> EstimateEntry:
+    assert record.trace
     return EstimateEntry(value=record.trace.value / 100, stderr=0.03)
 
 

@@ -26,8 +26,8 @@ def test_the_fullest_curvature_is_shown_whatever_the_order() -> None:
         assert [found is pairs for found in best_of(records, [sha256])] == [True]
     for records in permutations([fewer, more]):
         assert [found is fewer for found in best_of(records, [sha256], 100)] == [True]  # as asked for
-    narrow = more.edited(trace={**more.trace.to_json(), "interval": [499.0, 501.0]})
-    wide = more.edited(trace={**more.trace.to_json(), "interval": [400.0, 600.0]})
+    narrow = more.edited(trace={**few["trace"], "interval": [499.0, 501.0]})
+    wide = more.edited(trace={**few["trace"], "interval": [400.0, 600.0]})
     for records in permutations([wide, narrow, more]):
         assert [found is narrow for found in best_of(records, [sha256])] == [True]
     assert best_of([fewer, more], []) == []

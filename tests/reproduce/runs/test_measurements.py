@@ -117,6 +117,7 @@ def test_no_other_measure_answers_for_a_plain_one(measured: Path, monkeypatch: p
         assert not _measures(measured, fewer, monkeypatch)  # known by its content, under another name
         found = cached_result(registry, measured, fewer)
         assert isinstance(found, HessianRecord)
+        assert found.trace
         assert found.trace.probes == 3
     assert _measures(measured, replace(plain, model="server", probes=4), monkeypatch)
 

@@ -87,12 +87,14 @@ def test_finite_differences_are_said_and_answer_for_themselves_alone(run: RunFol
     (problem,) = load([run.final], Source(samples=64, batch_size=16))
     exact, differences = (Request(probes=4, tol=1e-2, products=way) for way in get_args(ProductsName))
     first = measure(problem, exact, Session(keep=tmp_path / "kept"))
+    assert first.trace
     assert (first.problem.products, first.step, first.trace.product_error) == (None, None, 0)
     assert "products" not in first.to_json()["problem"]
     found = measure(problem, differences, Session(keep=tmp_path / "kept"))
     assert (found.reused, found.problem.products) == (False, "finite-differences")
     assert found.step
     assert found.step > 0
+    assert found.trace
     assert 0 < found.trace.product_error < 0.1 * abs(found.trace.value)
     assert abs(found.trace.value - first.trace.value) <= found.trace.product_error
     assert found.converged

@@ -184,6 +184,7 @@ def test_processes_choose_the_same(targets: Targets, tmp_path: Path) -> None:
     shared = json.loads((tmp_path / "shared.json").read_text())
     (alone,) = curvature(targets, Request(), again=True, memory=4 * GIB)
     assert shared["lambda_max"]["value"] == pytest.approx(alone.record.lambda_max.value, rel=1e-5)
+    assert alone.record.trace
     assert shared["trace"]["value"] == pytest.approx(alone.record.trace.value, rel=1e-4)
 
 

@@ -79,8 +79,8 @@ def lacking(record: HessianRecord | None, request: Request, criteria: Criteria) 
 
 def asked(request: Request) -> set[Part]:
     optional: dict[Part, bool] = {
-        "trace": not request.only, "layers": request.layers, "blocks": request.blocks, "density": request.density,
-        "preconditioned": request.preconditioned, "cross_client": request.clients,
+        "trace": not request.only, "layers": request.layers, "blocks": request.blocks,
+        "density": request.density, "preconditioned": request.preconditioned, "cross_client": request.clients,
     }  # fmt: skip
     return {name for name in PARTS if optional.get(name, True)}
 
