@@ -6,6 +6,7 @@ The tests that execute a line are those of the fast tier that did so in one run 
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -52,6 +53,25 @@ def stages(module: str, line: int, tier: str, lines: Path) -> Iterator[Stage]:
     if (ROOT / own).exists():
         yield Stage(tier, affordable([own.as_posix()]))
     yield Stage(tier, affordable(files - {own.as_posix()}))
+
+
+def later_stages(module: str) -> Iterator[Stage]:
+    """Yield the tests to try on what the fast tier is known not to notice, which may have gained some since.
+
+    Those are all of its module's, then what the rest has of its room and of the files that import the module.
+    """
+    path = Path(module).relative_to("src/fedscope")
+    own = Path("tests") / path.parent / f"test_{path.stem}.py"
+    room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
+    files = {file for file in (ROOT / "tests").rglob("test_*.py") if _imports(file, path.stem)}
+    files |= {*(ROOT / room).rglob("test_*.py")}
+    if (ROOT / own).exists():
+        yield Stage("all", affordable([own.as_posix()]))
+    yield Stage("rest", affordable({file.relative_to(ROOT).as_posix() for file in files} - {own.as_posix()}))
+
+
+def _imports(file: Path, stem: str) -> bool:
+    return bool(re.search(rf"^ *(from|import) .*\b{stem}\b", file.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def executing(module: str, line: int, lines: Path) -> set[str]:

@@ -12,8 +12,10 @@ process that has imported PyTorch.
 A mutant is tried on the tests of the fast tier that execute its line, the cheapest first; which these are is
 recorded by one run of that tier under Coverage.py, kept in build/ for the commit. What survives is tried on
 the tests of its module and its room, which may execute the line in a process of their own, and with
-``--tier all`` on all tests of every file that has one of the first (tests/tiers.py). What takes three times
-the processor time that its tests are known to take is killed by time. Survivors are listed with differences.
+``--tier all`` on all tests of every file that has one of the first (tests/tiers.py). With ``--again FILE
+--later`` what survived the fast tier in a file is tried on its module's tests, and on the rest tier of its
+room and of the files that import it. What takes three times the processor time that its tests are known to
+take is killed by time. Survivors are listed with differences.
 """
 
 import argparse
@@ -42,7 +44,7 @@ import pytest
 from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_code
-from mutant_tests import ROOT, Stage, recorded, stages
+from mutant_tests import ROOT, Stage, later_stages, recorded, stages
 
 ROOMS = ("landscape", "records", "checkpoints", "workflows", "reproduce")
 NO_TESTS = 5  # pytest's exit code where the tier has none of a file
@@ -109,13 +111,14 @@ def difference(before: str, after: str) -> str:
     return "".join(line for line in changed if line[:2] not in ("--", "++", "@@"))
 
 
-def tried(mutant: Mutant, copy: Path, tier: str, lines: Path) -> dict[str, object]:
+def tried(mutant: Mutant, copy: Path, tier: str, lines: Path | None) -> dict[str, object]:
     """Put the fault into the copy, run the tests, and take it out again."""
     module, began = copy / mutant.module, time.monotonic()
     before, after = mutated(mutant, copy)
     module.write_text(after, encoding="utf-8")
     found = "survived"
-    for stage in stages(mutant.module, mutant.line, tier, lines):
+    near = stages(mutant.module, mutant.line, tier, lines) if lines else later_stages(mutant.module)
+    for stage in near:
         code = _run(stage, copy) if stage.files else 0
         if code:
             found = "killed" if code == 1 else "killed at import" if code > 0 else "killed by time"
@@ -186,7 +189,7 @@ def _prepare(folder: str) -> None:
     torch.set_num_threads(1)
 
 
-def _work(tier: str, lines: Path, mutant: Mutant) -> dict[str, object]:
+def _work(tier: str, lines: Path | None, mutant: Mutant) -> dict[str, object]:
     return tried(mutant, _copies[0], tier, lines)
 
 
@@ -213,15 +216,20 @@ def main() -> None:
     parser.add_argument("--tier", choices=("fast", "all"), default="all", help="the tests that are tried")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--again", type=Path, metavar="FILE", help="take over what was killed in this JSON")
+    parser.add_argument("--later", action="store_true", help="try what survived there on the rest alone")
     parser.add_argument("--only", type=int, metavar="N", help="the N-th of the sample alone")
     asked = parser.parse_args()
-    lines = recorded()
+    lines = None if asked.later else recorded()
     chosen = sample(asked.count, asked.seed)
     chosen = chosen if asked.only is None else [chosen[asked.only]]
     known = json.loads(asked.again.read_text(encoding="utf-8")) if asked.again else []
     killed = {identity(one): one for one in known if one["outcome"] != "survived"}
+    tried_before = {identity(one) for one in known}
     before = [killed.get((one.module, one.fault, difference(*mutated(one, ROOT)))) for one in chosen]
     chosen = [one for one, found in zip(chosen, before, strict=True) if found is None]
+    if asked.later:
+        of = {one: (one.module, one.fault, difference(*mutated(one, ROOT))) for one in chosen}
+        chosen = [one for one in chosen if of[one] in tried_before]
     folder, results = tempfile.mkdtemp(prefix="mutants-"), [found for found in before if found]
     context = multiprocessing.get_context("spawn")
     try:
