@@ -56,18 +56,21 @@ def stages(module: str, line: int, tier: str, lines: Path) -> Iterator[Stage]:
 
 
 def later_stages(module: str) -> Iterator[Stage]:
-    """Yield the tests to try on what the fast tier is known not to notice, which may have gained some since.
+    """Yield the tests to try on what the fast tier did not notice, which may have gained some since.
 
-    Those are all of its module's, then what the rest has of its room and of the files that import the module.
+    Those are all of its module's, what the rest has of its room and of the files that import the module, and
+    the fast ones of the room.
     """
     path = Path(module).relative_to("src/fedscope")
     own = Path("tests") / path.parent / f"test_{path.stem}.py"
     room = next(folder for folder in (Path("tests") / path).parents if (ROOT / folder).is_dir())
-    files = {file for file in (ROOT / "tests").rglob("test_*.py") if _imports(file, path.stem)}
-    files |= {*(ROOT / room).rglob("test_*.py")}
+    near = {file.relative_to(ROOT).as_posix() for file in (ROOT / room).rglob("test_*.py")} - {own.as_posix()}
+    users = (file for file in (ROOT / "tests").rglob("test_*.py") if _imports(file, path.stem))
+    far = {file.relative_to(ROOT).as_posix() for file in users} - {own.as_posix()}
     if (ROOT / own).exists():
         yield Stage("all", affordable([own.as_posix()]))
-    yield Stage("rest", affordable({file.relative_to(ROOT).as_posix() for file in files} - {own.as_posix()}))
+    yield Stage("rest", affordable(near | far))
+    yield Stage("fast", affordable(near))
 
 
 def _imports(file: Path, stem: str) -> bool:
