@@ -29,7 +29,7 @@ pulse.EVERY = 1e8  # else a command's log would depend on how long it takes
 PRELOADED = [
     *("tests.processes", "fedscope.workflows.train.train_runs", "fedscope.reproduce.build"),
     *("fedscope.cli.hessian", "fedscope.cli.plot_landscape", "rich_click", "rich.live"),
-    *("torch.fx.experimental.symbolic_shapes", "torch._dynamo", "torch._decomp.decompositions_for_jvp"),
+    *("torch.fx.experimental.symbolic_shapes", "torch._decomp.decompositions_for_jvp"),
     "matplotlib.backends.backend_pdf",
 ]
 PATIENCE = 120  # seconds; what takes longer hangs

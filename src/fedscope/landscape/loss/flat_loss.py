@@ -21,9 +21,9 @@ from fedscope.landscape.loss.kernels.derivatives import (
     WrittenOut,
     joined,
     padding,
-    prepare_forward_mode,
     pulled,
-)
+    without_compiler,
+)  # fmt: skip
 from fedscope.landscape.loss.kernels.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks
@@ -241,8 +241,13 @@ class FlatLoss:
 
     @contextmanager
     def forward_mode(self) -> Iterator[None]:
-        prepare_forward_mode()
-        with self.exact(), self._fold.forward_mode(), WrittenOut(), warnings.catch_warnings():
+        with (
+            self.exact(),
+            self._fold.forward_mode(),
+            WrittenOut(),
+            without_compiler(),
+            warnings.catch_warnings(),
+        ):
             # PyTorch's own rules of forward mode go through its deprecated jit.
             warnings.filterwarnings("ignore", "`torch.jit.script` is deprecated", DeprecationWarning)
             yield

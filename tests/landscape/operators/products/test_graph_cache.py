@@ -138,10 +138,11 @@ def test_a_network_of_many_weights_is_not_cut_by_samples(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("microbatch", "mebibytes", "together"), [(8, 64, 64), (8, 8, 128), (8, 4096, 8), (256, 1, 256)]
+    ("microbatch", "mebibytes", "together"),
+    [(8, 64, 64), (8, 8, 128), (8, 4096, 8), (256, 64, 256), (256, 1, 8192)],
 )
 def test_batches_work_together_as_far_as_memory_goes(microbatch: int, mebibytes: int, together: int) -> None:
-    """512 MiB, 128 samples, or what one graph has."""
+    """512 MiB; 128 samples, or those of 32 MiB; or what one graph has."""
     assert GraphBytes(0, (mebibytes << 20) / microbatch).together(microbatch) == together
 
 

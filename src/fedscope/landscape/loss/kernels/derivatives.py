@@ -1,13 +1,15 @@
 """Derivatives in a network's parameters, and weight normalisation in operations that have two of them."""
 
 import gc
-import importlib
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch._refs
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -33,15 +35,33 @@ def joined(pieces: Sequence[Tensor]) -> Tensor:
     return torch.cat([piece.reshape(-1) for piece in pieces])
 
 
-def prepare_forward_mode() -> None:
-    """Import what PyTorch's first derivative in forward mode imports, and drop what that keeps.
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Within it PyTorch's rules of forward mode do not import the compiler, ``torch._dynamo``.
 
-    The import (2.13) leaves a cycle with the frames that call for it, and all that these hold: an operator,
-    its graphs, a process group that then outlives the others.
+    They would (2.13), only to be left alone by it, in a second. The import also leaves a cycle with the
+    frames that call for it, and all that these hold: an operator, its graphs, a process group.
     """
-    if "torch._dynamo" not in sys.modules:
-        importlib.import_module("torch._dynamo")
-        gc.collect()
+    there = "torch._dynamo" in sys.modules
+    written = [] if there else [*_left_alone()]
+    for function in written:
+        vars(function)["__dynamo_disable"] = function
+    try:
+        yield
+    finally:
+        for function in written:
+            vars(function).pop("__dynamo_disable", None)
+        if not there and "torch._dynamo" in sys.modules:
+            gc.collect()
+
+
+def _left_alone() -> Iterator[Callable[..., Any]]:
+    """Yield the operations that PyTorch has in Python and lets the compiler skip."""
+    for operation in vars(torch._refs).values():
+        skipped = getattr(operation, "__wrapped__", None)
+        if isinstance(skipped, FunctionType) and skipped.__code__.co_filename == torch._compile.__file__:
+            inside = (cell.cell_contents for cell in skipped.__closure__ or ())
+            yield from filter(callable, inside)
 
 
 def padding(model: nn.Module, parameters: Sequence[Tensor]) -> Tensor | None:

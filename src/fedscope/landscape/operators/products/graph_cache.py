@@ -32,7 +32,7 @@ Build = Callable[[Tree, Tree], tuple[Graph, Tensor]]
 _WORKING = 1 << 29  # bytes, on a CPU
 _JOINED = 1 << 25  # of the samples of several small batches: larger graphs are no faster on a CPU
 _COPIED = 1 << 26  # of all samples, which joining copies
-_TOGETHER = 128  # samples: more are no faster on a CPU
+_TOGETHER = 128  # samples: more are no faster on a CPU, but where their graphs take less than ``_JOINED``
 _MOST = 4 << 30
 _OF_GPU = 8  # an accelerator's graph takes at most one part in so many of its memory
 
@@ -91,7 +91,8 @@ class GraphBytes:
         """Return how many samples of graphs of ``most`` may be at work together where none is kept."""
         if self.own:
             return max(most, int(self._most(_WORKING) / max(1.0, self.each)))
-        return max(most, min(_TOGETHER, _WORKING * most // max(1, self(most))))
+        several = max(_TOGETHER, int(_JOINED / max(1.0, self.each)))
+        return max(most, min(several, _WORKING * most // max(1, self(most))))
 
     @property
     def copied(self) -> int:
