@@ -10,12 +10,14 @@ seconds are of all threads together. Rows that are not named stay as they are in
 """
 
 import argparse
+import compileall
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +80,8 @@ def ended(words: list[str], folder: Path, source: Path, said: Path | None = None
     """Run Python with arguments in a folder and a package's source; return what it took."""
     path = os.pathsep.join([str(source / "src"), str(HERE)])
     environment = {**os.environ, "PYTHONPATH": path, "HOME": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    begun = time.monotonic()
     with (said or Path(os.devnull)).open("w") as out, (folder / "errors").open("w") as errors:
         process = subprocess.Popen(
             [sys.executable, *words], cwd=folder, env=environment, stdout=out, stderr=errors
@@ -88,7 +92,8 @@ def ended(words: list[str], folder: Path, source: Path, said: Path | None = None
         raise SystemExit(
             f"{' '.join(words)} ended with {process.returncode}:\n{(folder / 'errors').read_text()}"
         )
-    return {"seconds": used.ru_utime + used.ru_stime, "peak": used.ru_maxrss * 1024}
+    elapsed = time.monotonic() - begun
+    return {"seconds": used.ru_utime + used.ru_stime, "elapsed": elapsed, "peak": used.ru_maxrss * 1024}
 
 
 def turn(row: Row, source: Path, *, ours: bool) -> dict[str, Any]:
@@ -135,8 +140,8 @@ def merged(turns: list[dict[str, Any]]) -> dict[str, Any]:
         if name == "record":
             found[name] = parts[-1]
             continue
-        seconds = [part["seconds"] for part in parts]
-        found[name] = {**parts[-1], "seconds": median(seconds), "all": seconds}
+        seconds, elapsed = ([part[kind] for part in parts] for kind in ("seconds", "elapsed"))
+        found[name] = {**parts[-1], "seconds": median(seconds), "elapsed": median(elapsed), "all": seconds}
     return found
 
 
@@ -154,6 +159,8 @@ def main() -> None:
         if given.before:
             words = ["git", "worktree", "add", "-q", "--detach", str(older), given.before]
             subprocess.run(words, cwd=ROOT, check=True)
+        for source in (ROOT, *((older,) if given.before else ())):  # as after the first command
+            compileall.compile_dir(source / "src", quiet=1)
         try:
             for name in given.row or [*ROWS]:
                 row, turns, before = ROWS[name], list[dict[str, Any]](), list[dict[str, Any]]()

@@ -9,6 +9,7 @@ from typing import Any
 from builder.markdown import table
 
 MEASURES = {
+    "commands": "whole commands beside an older commit and PyHessian",
     "curvature": "products, eigenvalues and trace beside PyHessian, hessian-eigenthings, curvlinops",
     "landscapes": "a point of a surface beside a plain loop and loss-landscapes; adaptive grids",
     "training": "samples per second beside a bare loop, pfl and Flower",
@@ -24,6 +25,7 @@ def part(root: Path, name: str) -> str:
     """Return the table of that name."""
     makers = {
         "files": _files,
+        "commands": _commands,
         "products": _products,
         "algorithms": _algorithms,
         "points": _points,
@@ -60,6 +62,38 @@ def _files(folder: Path) -> str:
         day = max((machine["date"][:10] for machine in machines), default="")
         rows.append([f"`{SCRIPTS.get(name, f'{name}.py')}`", measures, cpus, torch, day])
     return table(["benchmark", "what it measures", "processor", "torch", "last run"], rows)
+
+
+def _commands(folder: Path) -> str:
+    rows = []
+    for row in _read(folder, "commands")["rows"].values():
+        now, earlier = row["now"], row.get("before")
+        own, peers = now["command"], [name for name in now if name not in ("command", "record")]
+        others = [
+            *([(f"at `{earlier['commit'][:8]}`", earlier["command"])] if earlier else []),
+            *(("PyHessian", now[name]) for name in peers if name != "beside"),
+        ]
+        beside = [f"{name}: {_spread(one)}, {_ratio(own, one)}" for name, one in others]
+        if "beside" in now:
+            elapsed = (own["elapsed"], now["beside"]["elapsed"])
+            beside = ["{:.3g} s by the clock, one process {:.3g} s".format(*elapsed), *beside]
+        products = str(now["record"]["products"]) if "record" in now else "–"
+        peak = f"{own['peak'] / 1e9:.2f}"
+        rows.append(
+            [row["says"], f"`{row['command']}`", _spread(own), peak, products, "; ".join(beside) or "–"]
+        )
+    heads = ["what", "command", "processor seconds", "peak memory, GB", "products", "beside"]
+    return table(heads, rows)
+
+
+def _spread(one: dict[str, Any]) -> str:
+    seconds = one.get("own", one["seconds"])
+    most, least = max(one["all"]), min(one["all"])
+    return f"{seconds:.3g} s" + (f" ({least:.3g} to {most:.3g})" if len(one["all"]) > 1 else "")
+
+
+def _ratio(own: dict[str, Any], other: dict[str, Any]) -> str:
+    return f"{own['seconds'] / other.get('own', other['seconds']):.2f} of it"
 
 
 def _products(folder: Path) -> str:

@@ -14,7 +14,7 @@ from fedscope.checkpoints.file.checkpoint import versions
 from fedscope.choices import Anchor, BatchNormMode
 from fedscope.errors import UserError, check_keywords
 from fedscope.figures import own_axes
-from fedscope.figures.animation import is_film_file, save_film
+from fedscope.figures.animation import save_film
 from fedscope.figures.clients.round_figures import draw, frame_figures, rounds_figure
 from fedscope.figures.figure_kinds import ClientsKind
 from fedscope.figures.style import paper_style
@@ -72,7 +72,7 @@ class Clients(Recorded[ClientsRecord]):
         Raises:
             UserError: another ending, what is shown was not measured, or the rounds are of several runs.
         """
-        if not is_film_file(Path(path)):
+        if Path(path).suffix.lower() != ".gif":
             raise UserError(f"{path} is no film: name it .gif")
         save_film(frame_figures(self.records, kind), Path(path), record=self.origin(), seconds=seconds)
 

@@ -147,7 +147,7 @@ def measure(
         blocks: also that of each block of a stack, such as a transformer's.
         preconditioned: also λ_max of P⁻¹H, of a run with FedAdagrad, FedAdam or FedYogi: see the record's
             ``preconditioned``.
-        only: ``lambda_max``: without the trace, which takes most of the products.
+        only: ``lambda_max``: without the trace and its products.
         tol: residual of each eigenpair, relative to λ_max.
         probes: fixed number of the trace's probes, instead of ``trace_rtol``.
         trace_rtol: standard error of the trace, relative to its value.

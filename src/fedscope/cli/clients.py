@@ -123,10 +123,9 @@ def command(
 
 def _check_shown(kind: Kind, parts: Sequence[Measure], path: Path, rounds: int, *, along: bool) -> None:
     """Refuse, before anything is measured, a picture that cannot be drawn of it."""
-    from fedscope.figures.animation import is_film_file  # matplotlib: not for a table
     from fedscope.figures.style import check_format
 
-    film = is_film_file(path)
+    film = shared.is_film(str(path))
     if film and not along:
         raise UserError(f"{path.suffix} is a film of rounds: add --rounds FIRST:LAST:STEP, or name a .png")
     if not film:
@@ -178,7 +177,7 @@ def _draw(
     from fedscope.figures.embedded_record import made_from
 
     inches, made = getattr(style, width), made_from(found)
-    if animation.is_film_file(path):
+    if shared.is_film(str(path)):
         assert kind != "diagonals"
         figures = frame_figures(found, kind, width=inches)
         animation.save_film(figures, path, record=made, seconds=seconds)

@@ -202,10 +202,9 @@ def _note_geometry(records: Sequence["LandscapeRecord"]) -> None:
 
 def _check_output(path: Path, *, has_rounds: bool) -> None:
     """Check the format of the picture before the landscapes are computed."""
-    from fedscope.figures import animation as film
     from fedscope.figures.style import check_format
 
-    if not film.is_film_file(path):
+    if not shared.is_film(str(path)):
         check_format(path)
     elif not has_rounds:
         raise UserError(
@@ -229,7 +228,7 @@ def _write(
         from fedscope.report import landscape_page
 
         write_text(path, landscape_page(records), below=None)
-    elif film.is_film_file(path):
+    elif shared.is_film(str(path)):
         figures = rounds.frame_figures(rounds.frames(records), kind=kind or "both", metric=metric)
         film.save_film(figures, path, record=made, seconds=seconds)
     elif rounds.is_film(records) and len(records) > 1:

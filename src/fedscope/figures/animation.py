@@ -24,10 +24,6 @@ LAST = 4  # times as long for the last one, before the film begins again
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 
 
-def is_film_file(path: Path) -> bool:
-    return path.suffix.lower() == ".gif"
-
-
 def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any], seconds: float) -> None:
     """Write a film that loops, atomically, each frame seen for ``seconds`` and the last one longer.
 

@@ -131,9 +131,7 @@ class Request:
     reading: ReadingName = option(
         "paper", "As the FedAlign paper defines the metrics, or as its scripts compute them.", _WHAT
     )
-    only: Literal["lambda_max"] | None = option(
-        None, "Without the trace, which takes most of the products.", _WHAT
-    )
+    only: Literal["lambda_max"] | None = option(None, "Without the trace and its products.", _WHAT)
     tol: float = option(
         1e-3, "Residual of each eigenpair, relative to λ_max; of several, at most 0.5 % of its own.",
         _WELL, bounds=Bounds(above=0, most=1),
