@@ -265,7 +265,7 @@ def test_saved_records_are_checked_before_they_are_shown() -> None:
     whole = [curvature(cross_client=crossed()), landscape(), profile(), curvature(density=None)]
     assert [record.to_json() for record in read(whole, "x")] == whole
     for broken, message in (
-        (curvature(trace=None), "trace"),
+        (curvature(trace={"value": "1"}), "trace.value"),
         (curvature(lambda_max={"value": "1", "residual": None, "stderr_data": None}), "lambda_max.value"),
         (curvature(cross_client=crossed(numbers=[1])), "numbers are not of 3 clients"),
         (curvature(checkpoint={"sha256": "<b>"}), "checkpoint.sha256"),
