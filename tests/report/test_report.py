@@ -262,7 +262,7 @@ def test_rounds_to_a_target_come_from_the_runs() -> None:
 
 
 def test_saved_records_are_checked_before_they_are_shown() -> None:
-    whole = [curvature(cross_client=crossed()), landscape(), profile(), curvature(density=None)]
+    whole = [curvature(cross_client=crossed()), landscape(), profile(), curvature(density=None, trace=None)]
     assert [record.to_json() for record in read(whole, "x")] == whole
     for broken, message in (
         (curvature(trace={"value": "1"}), "trace.value"),
