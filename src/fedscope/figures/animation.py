@@ -6,7 +6,7 @@ Frames are separate figures with one palette, which matplotlib's writers, made f
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -36,19 +36,6 @@ def save_film(figures: Sequence[Figure], path: Path, *, record: Mapping[str, Any
     pictures = [_pixels(figure) for figure in figures]
     if len({picture.shape for picture in pictures}) > 1:
         raise ValueError("the frames of a film have one size")
-    with atomic_file(path, below=None) as handle:
-        _write_gif(pictures, handle, text, seconds)
-
-
-def _pixels(figure: Figure) -> Pixels:
-    with paper_style():
-        figure.set_dpi(DPI)
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()  # type: ignore[no-untyped-call]
-    return np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3].copy()  # type: ignore[no-untyped-call]
-
-
-def _write_gif(pictures: Sequence[Pixels], file: BinaryIO, comment: str, seconds: float) -> None:
     # one palette for all frames: colours that flicker would look like a change of the loss
     chosen = [pictures[i] for i in sorted({0, len(pictures) // 2, len(pictures) - 1})]
     palette = Image.fromarray(np.concatenate(chosen)).quantize(
@@ -58,10 +45,19 @@ def _write_gif(pictures: Sequence[Pixels], file: BinaryIO, comment: str, seconds
     images = [_indexed(picture, palette) for picture in pictures]
     each = round(1000 * seconds)
     durations = [each] * (len(images) - 1) + [LAST * each]
-    images[0].save(
-        file, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
-        comment=comment.encode(),
-    )  # fmt: skip
+    with atomic_file(path, below=None) as handle:
+        images[0].save(
+            handle, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0,
+            comment=text.encode(),
+        )  # fmt: skip
+
+
+def _pixels(figure: Figure) -> Pixels:
+    with paper_style():
+        figure.set_dpi(DPI)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba(), dtype=np.uint8)[..., :3].copy()  # type: ignore[no-untyped-call]
 
 
 def _indexed(picture: Pixels, palette: Image.Image) -> Image.Image:

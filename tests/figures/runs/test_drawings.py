@@ -97,6 +97,25 @@ def test_an_adaptive_servers_ratio_stands_below_that_of_local_steps() -> None:
     assert len(draw([record()], "stability").axes) == 2
 
 
+def without_traces(*rounds: int, method: str = "fedavg") -> dict[str, Any]:
+    found = record(method)
+    curvature = [{**one, "trace": None} if one["round"] in rounds else one for one in found["curvature"]]
+    return {**found, "curvature": curvature}
+
+
+def test_a_quantity_stands_over_the_rounds_that_have_it_and_for_the_methods() -> None:
+    some, none = without_traces(1, 3), without_traces(1, 2, 3, 4, method="fedprox")
+    _, top, trace = draw([some, none], "rounds").axes
+    assert [list(np.asarray(line.get_xdata())) for line in top.lines[:2]] == [[1, 2, 3, 4]] * 2
+    assert np.asarray(trace.lines[0].get_xdata()) == pytest.approx([2, 4])
+    assert np.asarray(trace.lines[0].get_ydata()) == pytest.approx([10, 20])
+    assert [axes.get_ylabel() for axes in draw([none], "rounds").axes] == [
+        "test accuracy (%)", top.get_ylabel()
+    ]  # fmt: skip
+    assert len(draw([some], "sharpness").axes) == 2
+    assert len(draw([some, none], "sharpness").axes) == 1
+
+
 def test_runs_of_other_settings_are_not_averaged() -> None:
     two = groups([record(seed=0), record(seed=1, settings={"lr": 0.2})])
     assert [(group.name, len(group.records)) for group in two] == [("fedavg-0", 1), ("fedavg-1", 1)]

@@ -91,6 +91,7 @@ def _tradeoff(
 ) -> Figure:
     records = [record for group in found for record in group.records]
     samples, curvature = curvature_at(records)
+    sizes = [size for size in SIZES if all(map(size.of, curvature))]
     measured, points = iter(curvature), []
     for group, height in zip(found, heights, strict=True):
         own = [next(measured) for _ in group.records]
@@ -98,7 +99,7 @@ def _tradeoff(
             size.symbol + FLATTER: _mean(
                 np.array([(entry.value, reach_of(entry)) for one in own if (entry := size.of(one))])
             )
-            for size in SIZES
+            for size in sizes
         }
         points.append(MethodPoint(group.name, across, _mean(np.array(height))))
     return tradeoff_figure(points, y_label=y_label, title=title, caption=_conditions(found, samples))

@@ -20,7 +20,7 @@ Rounds = Callable[[RunCurves], tuple[int, list[CurvatureEntry]]]
 
 def curvature_figure(found: Sequence[SeedGroup], title: str) -> Figure:
     panels = [_curvature_panel(found, one.symbol, one.of) for one in SIZES]
-    return _below_accuracy(found, panels, title)
+    return _below_accuracy(found, [panel for panel in panels if panel.lines], title)
 
 
 def stability_figure(found: Sequence[SeedGroup], title: str) -> Figure:
@@ -87,13 +87,15 @@ def _samples(found: Sequence[SeedGroup], measured: Rounds = curvature_rounds) ->
 def _curvature_panel(
     found: Sequence[SeedGroup], name: str, pick: OfRecord, of: Unit = lambda *_: 1.0
 ) -> Panel:
-    return Panel([_curvature_line(group, pick, of) for group in found], "round", name)
+    return Panel([line for group in found if (line := _curvature_line(group, pick, of))], "round", name)
 
 
-def _curvature_line(group: SeedGroup, pick: OfRecord, of: Unit) -> Line:
-    measured = [curvature_rounds(record)[1] for record in group.records]
-    shared = _shared_rounds(measured)
-    rows = []
+def _curvature_line(group: SeedGroup, pick: OfRecord, of: Unit) -> Line | None:
+    """Return a quantity over the rounds that have it in all runs of a group; None where none has."""
+    measured = [[one for one in curvature_rounds(record)[1] if pick(one)] for record in group.records]
+    shared, rows = _shared_rounds(measured), []
+    if not shared:
+        return None
     for record, rounds in zip(group.records, measured, strict=True):
         units = [of(record, round) for round in shared]
         chosen = [found for one in rounds if one.round in shared and (found := pick(one))]

@@ -17,13 +17,7 @@ from fedscope.landscape.loss.checks import check_closed, close, largest, once_di
 from fedscope.landscape.loss.copies import check_made
 from fedscope.landscape.loss.forms import Form, FormOutput, fastest
 from fedscope.landscape.loss.kernels.bn_folding import Fold
-from fedscope.landscape.loss.kernels.derivatives import (
-    WrittenOut,
-    joined,
-    padding,
-    pulled,
-    without_compiler,
-)  # fmt: skip
+from fedscope.landscape.loss.kernels.derivatives import WrittenOut, joined, padding, pulled, without_compiler
 from fedscope.landscape.loss.kernels.exact_arithmetic import ExactArithmetic
 from fedscope.landscape.loss.parameter_patterns import chosen
 from fedscope.landscape.loss.recomputed.blocks import Blocks

@@ -52,10 +52,9 @@ def earlier(records: Iterable[Kept], request: Request, criteria: Criteria) -> He
         for record in records
         if isinstance(record, HessianRecord) and meets(record, criteria)
     ]
+    needed = asked(request) & {"eigenvalues", "trace"}
     _, best = max(
-        (
-            one for one in reversed(found) if not asked(request) & {"eigenvalues", "trace"} <= one[0]
-        ),  # of equals the last
+        (one for one in reversed(found) if not needed <= one[0]),  # of equals the last
         key=lambda one: (-len(one[0]), -_beyond(one[1], request), precision(one[1])),
         default=(asked(request), None),
     )
