@@ -6,7 +6,6 @@ writes its weights after STEPS steps of Adam. Of 512 words each has four that fo
 """
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,9 +54,8 @@ def text() -> list[tuple[Tensor, Tensor]]:
     return [(rows, rows[:, 1:]) for rows in ids.split(BATCH)]
 
 
-def main(steps: int, file: Path) -> None:
-    """Train on all sequences at once."""
-    torch.set_num_threads(1)
+def trained(steps: int) -> nn.Module:
+    """Return the network after so many steps on all sequences at once."""
     model, batches = gpt2(), text()
     ids, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
@@ -65,8 +63,9 @@ def main(steps: int, file: Path) -> None:
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(ids), targets).backward()
         optimizer.step()
-    torch.save(model.state_dict(), file)
+    return model
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    torch.set_num_threads(1)
+    torch.save(trained(int(sys.argv[1])).state_dict(), sys.argv[2])

@@ -10,6 +10,7 @@ from builder.markdown import table
 
 MEASURES = {
     "commands": "whole commands beside an older commit and PyHessian",
+    "certificates": "products until λ_max has its residual, and until it is certified",
     "curvature": "products, eigenvalues and trace beside PyHessian, hessian-eigenthings, curvlinops",
     "landscapes": "a point of a surface beside a plain loop and loss-landscapes; adaptive grids",
     "training": "samples per second beside a bare loop, pfl and Flower",
@@ -26,6 +27,7 @@ def part(root: Path, name: str) -> str:
     makers = {
         "files": _files,
         "commands": _commands,
+        "certificates": _certificates,
         "products": _products,
         "algorithms": _algorithms,
         "points": _points,
@@ -84,6 +86,18 @@ def _commands(folder: Path) -> str:
         )
     heads = ["what", "command", "processor seconds", "peak memory, GB", "products", "beside"]
     return table(heads, rows)
+
+
+def _certificates(folder: Path) -> str:
+    rows = [
+        [str(one["steps"]), str(one["residual_below_tol"]), str(one["certified"]), f"{_more(one):.2f}"]
+        for one in _read(folder, "certificates")["rows"]
+    ]
+    return table(["steps of training", "products for the residual", "for the certificate", "ratio"], rows)
+
+
+def _more(one: dict[str, int]) -> float:
+    return one["certified"] / one["residual_below_tol"]
 
 
 def _spread(one: dict[str, Any]) -> str:
