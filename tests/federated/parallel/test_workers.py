@@ -6,8 +6,12 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from multiprocessing.popen_fork import Popen
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -142,6 +146,50 @@ def fail(group: workers.Workers) -> None:
 
 def never(group: workers.Workers) -> None:
     time.sleep(3600)
+
+
+def lost(group: workers.Workers) -> None:
+    raise workers.WorkerLost
+
+
+def well(group: workers.Workers) -> None:
+    time.sleep(0.1)
+
+
+@pytest.mark.parametrize("work", [fail, lost])
+def test_who_watches_the_children_ends_before_the_store_that_it_asks(
+    work: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = workers._death
+
+    def death(*args: Any, **kwargs: Any) -> Exception | None:
+        time.sleep(0.5)
+        return slow(*args, **kwargs)
+
+    monkeypatch.setattr(workers, "_death", death)
+    before = threading.active_count()
+    with (
+        pytest.raises((RuntimeError, workers.WorkerLost)),
+        workers.started(2, torch.device("cpu"), 1, work) as group,
+    ):
+        group.receive(1, torch.zeros(1))
+    assert threading.active_count() == before
+
+
+def test_a_childs_end_is_read_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two ask a fork server at once, one of them reads 255 for a child that has ended well."""
+    asking = set()
+    poll = Popen.poll
+
+    def polled(child: Popen, flag: int = os.WNOHANG) -> int | None:
+        if child.returncode is None:
+            asking.add(threading.current_thread())
+        return poll(child, flag)
+
+    monkeypatch.setattr(Popen, "poll", polled)
+    with workers.started(2, torch.device("cpu"), 1, well):
+        pass
+    assert len(asking) == 1
 
 
 def test_a_failing_worker_says_why() -> None:

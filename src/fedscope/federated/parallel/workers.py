@@ -134,19 +134,23 @@ def started(
     finished = threading.Event()
     # a connection of its own: while this process waits in the store, nobody else can ask by the same one
     watching = TCPStore("127.0.0.1", store.port, is_master=False, timeout=START)
-    threading.Thread(target=_watch, args=(children, watching, finished), daemon=True).start()
+    watch = threading.Thread(target=_watch, args=(children, watching, finished), daemon=True)
+    watch.start()
     try:
         with _group(0, size, store) as workers:
             yield workers
             for child in children.processes:
-                child.join()
+                wait([child.sentinel])  # not `join`: two threads at once may read a wrong exit code
     except WorkerLost as error:
         finished.set()
+        watch.join()
         raise _death(children, store, patience=GRACE) or error from error
     finally:
         finished.set()
         for child in children.processes:
             child.kill()
+        watch.join()  # it asks the store, which ends with this block
+        for child in children.processes:
             child.join()
         for file in children.error_files:
             remove(Path(file), below=None, missing_ok=True)
