@@ -17,6 +17,7 @@ from fedscope.landscape.operators.base import Operator, Product, runs
 from fedscope.landscape.operators.basis.projections import Onto
 from fedscope.landscape.operators.basis.row_space import WHOLE
 
+CACHED = 1 << 18  # coordinates that are added up while the processor's cache holds them
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
 
@@ -96,8 +97,7 @@ class BatchMean(Operator):
             together, images = range(first, min(first + some_at_a_time, count)), []
             for b in together:
                 products = self._shaped(b, products_of(b, rows), rows)
-                totals.add_(products, alpha=self._counts[b] / sum(self._counts))  # in float64, of any dtype
-                forms[:, b] = _inner(rows, products)
+                forms[:, b] = _added(totals, rows, products, self._counts[b] / sum(self._counts))
                 if waiting:
                     for i, product in enumerate(products):
                         waiting.write(b * len(rows) + i, product)
@@ -131,8 +131,7 @@ class BatchMean(Operator):
         for first in range(0, count, ranks):
             b, own = first + group.rank(), torch.zeros_like(rows, dtype=torch.float64)
             if b < count:
-                own = self._shaped(b, products_of(b, rows), rows).double()
-                forms[:, b] = _inner(rows, own)
+                forms[:, b] = _added(own, rows, self._shaped(b, products_of(b, rows), rows), 1.0)
                 if onto is not None and projections is not None:
                     projections[:, b] = (onto @ own.to(self.dtype).T).T.double()
             for samples, products in zip(self._counts[first:], exchanged(group, own), strict=False):
@@ -163,11 +162,15 @@ class BatchMean(Operator):
         return found
 
 
-def _inner(rows: Tensor, products: Tensor) -> Tensor:
-    pieces = zip(rows.split(WHOLE, 1), products.split(WHOLE, 1), strict=True)
-    return torch.stack([torch.linalg.vecdot(row.double(), product.double()) for row, product in pieces]).sum(
-        0
-    )
+def _added(totals: Tensor, rows: Tensor, products: Tensor, share: float) -> Tensor:
+    """Add a share of the products to the totals (m, n) and return rows·products (m,), all in float64."""
+    inner = []
+    pieces = (each.split(CACHED if rows.is_cpu else WHOLE, 1) for each in (totals, rows, products))
+    for total, row, product in zip(*pieces, strict=True):
+        wide = product.double()
+        total.add_(wide, alpha=share)
+        inner.append(torch.linalg.vecdot(row.double(), wide))
+    return torch.stack(inner).sum(0)
 
 
 def share(batches: int, group: dist.ProcessGroup | None) -> range:

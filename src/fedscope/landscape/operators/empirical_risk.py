@@ -265,7 +265,8 @@ class LossOperator(BatchMean):
         with torch.enable_grad(), self._loss.exact():
             if len(graphs.parts(b)) == 1:
                 graph = self._graph_of(graphs, b, 0)
-                return torch.stack([self._times(graph, v) for v in rows])
+                found = [self._times(graph, v) for v in rows]
+                return torch.stack(found) if len(found) > 1 else found[0][None]
             products = torch.zeros_like(rows, dtype=torch.float64)
             for part in graphs.parts(b):
                 graph = self._graph_of(graphs, b, part)
