@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, LambdaOperator
+from fedscope.landscape import Batches, EmpiricalFisher, GaussNewton, Hessian, LambdaOperator, top_eigenpairs
 from fedscope.landscape.operators.empirical_risk import LossOperator
 from tests.landscape.cases import Case
 
@@ -51,6 +51,27 @@ def test_there_are_none_where_samples_depend_on_each_other() -> None:
     op = Hessian(model, nn.functional.cross_entropy, batches, bn="batch")
     assert op.sample_forms(direction(op)) is None
     assert LambdaOperator(lambda v: v, 3).sample_forms(torch.ones(3)) is None
+
+
+@pytest.mark.parametrize(("size", "asked"), [(1, 0), (2, 1)])
+def test_batches_of_one_sample_tell_them(
+    case: Case, size: int, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their vᵀH_b v are the samples', known from the products."""
+    H = Hessian(case.model, case.loss_fn, Batches(case.inputs, case.targets, size))
+    samples_of, calls = H.sample_forms, []
+
+    def counted(v: Tensor) -> Tensor | None:
+        calls.append(v)
+        return samples_of(v)
+
+    monkeypatch.setattr(H, "sample_forms", counted)
+    pairs = top_eigenpairs(H, tol=1e-6)
+    assert len(calls) == asked
+    expected = samples_of(pairs.vectors[:, 0])
+    assert pairs.samples is not None
+    assert expected is not None
+    torch.testing.assert_close(pairs.samples[0], expected, rtol=1e-5, atol=1e-5 * float(pairs.values[0]))
 
 
 def test_a_loss_that_looks_at_its_values_is_taken_sample_by_sample(case: Case) -> None:

@@ -84,15 +84,16 @@ def resources_of(
 
     The processes of a ``group`` choose the same, for the one that has taken most so far.
     """
-    if memory is None:
-        return Resources()
     trained: list[tuple[str, Tensor]] = [
         (name, p) for name, p in problem.model.named_parameters() if p.requires_grad
     ]
     named = chosen(trained, request.parameters or None)
     n, d = sum(p.numel() for _, p in named), named[0][1].element_size()
+    if memory or n * d >= _APART:
+        process.reuse_freed_memory(_APART)
+    if memory is None:
+        return Resources()
     batches = max(min(BATCHES, problem.batches.samples), len(problem.batches))
-    process.reuse_freed_memory(_APART)
     base = torch.tensor(process.resident_memory(), device=named[0][1].device)
     if group is not None:
         dist.all_reduce(base, dist.ReduceOp.MAX, group=group)

@@ -10,9 +10,10 @@ from torch import nn
 from fedscope.choices import MIN_PROBES
 from fedscope.landscape import Hessian, top_eigenpairs, trace
 from fedscope.landscape.operators.base import Product
-from fedscope.landscape.operators.basis.row_space import RowSpace
+from fedscope.landscape.operators.basis.row_space import WHOLE, RowSpace
 from fedscope.landscape.spectral.hutchinson_trace import _TraceRun
 from fedscope.landscape.spectral.spectral_results import Eigenpairs, Trace
+from fedscope.process import resident_memory
 
 MODULES = ("basis.row_space", "basis.basis_rows", "batch_mean")
 
@@ -39,6 +40,7 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"fedscope.landscape.operators.{module}.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.spectral.probe_tally.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.operators.basis.row_space.PIECE", 256)
+    monkeypatch.setattr("fedscope.landscape.operators.batch_mean.CACHED", 64)
 
 
 def test_long_vectors_make_the_same_estimates(
@@ -65,6 +67,33 @@ def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian], tmp_p
     assert torch.equal(memory.values, file.values)
     assert torch.equal(memory.vectors, file.vectors)
     assert in_memory.samples == in_file.samples
+
+
+def test_long_rows_take_memory_as_they_are_written() -> None:
+    """Room that grows by copying takes twice the memory of all rows for a moment."""
+    n = WHOLE + 1
+    before = resident_memory()
+    space = RowSpace(5000, n, torch.float32, torch.device("cpu"))  # 84 GB
+    space.append(torch.ones(n))
+    assert 4 * n <= resident_memory() - before < 12 * n
+    assert space[slice(0, 1), slice(n - 2, n)].tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_room_for_a_long_basis_is_made_at_once(
+    operator: Callable[[], Hessian], monkeypatch: pytest.MonkeyPatch, *, long: bool
+) -> None:
+    rows = []
+
+    def made(rows_at_once: int, *given: object) -> RowSpace:
+        rows.append(rows_at_once)
+        return RowSpace(rows_at_once, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("fedscope.landscape.operators.basis.basis_rows.RowSpace", made)
+    if long:
+        monkeypatch.setattr("fedscope.landscape.spectral.eigenpairs.WHOLE", 64)
+    found = top_eigenpairs(operator())
+    assert (rows[0] > 8 + found.matvecs) == long  # beside eight signs
 
 
 @pytest.mark.usefixtures("short_pieces")

@@ -14,6 +14,7 @@ What differs is looked at again with larger ε, at which kinks are held where th
 (:mod:`fedscope.landscape.operators.products.kinks`).
 """
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -39,6 +40,7 @@ Steps = tuple[tuple[float, float], ...]
 _FIRST = 1e-7  # ε, in parts of a typical weight: it crosses a kink of large networks only
 _STEPS: Steps = ((1e-5, 3e-6), (1e-3, 5e-4))  # the last for networks that round to float32 inside
 _ROUNDINGS = 64  # of the loss, or of the gradient
+_CACHED = 1 << 18  # weights whose logarithms are added up while the processor's cache holds them
 _DIRECTIONS = 8  # along which the loss is looked at once more
 
 
@@ -262,8 +264,9 @@ class _Comparison:
 
 def _typical(weights: Tensor) -> float:
     """Return the geometric mean of the sizes that are not 0, none taken below 1e-4 of their r.m.s."""
-    sizes = weights.abs()
-    sizes = sizes[sizes > 0]
-    if not len(sizes):
+    count = int(weights.count_nonzero())
+    if not count:
         return 1.0
-    return float(sizes.clamp(min=1e-4 * float(sizes.square().mean().sqrt())).log().mean().exp())
+    least, pieces = 1e-4 * float(weights.norm()) / math.sqrt(count), weights.split(_CACHED)
+    logs = (piece[piece != 0].abs().clamp(min=least).log().sum() for piece in pieces)
+    return math.exp(sum(map(float, logs)) / count)
