@@ -52,7 +52,9 @@ def groups(records: Sequence[LandscapeRecord]) -> list[SlicesGroup]:
     found: dict[tuple[int, str], list[LandscapeRecord]] = {}
     for record in records:
         found.setdefault((len(record.axes), record.directions), []).append(record)
-    return [SlicesGroup(_title(name), members) for (_, name), members in found.items()]
+    return [
+        SlicesGroup(TITLES.get(name, f"Directions: {name}"), members) for (_, name), members in found.items()
+    ]
 
 
 def obstacle(group: SlicesGroup) -> str | None:
@@ -145,10 +147,6 @@ def caption(record: LandscapeRecord) -> str:
 
 def _words(values: Sequence[float]) -> str:
     return ", ".join(map(format_estimate, values))
-
-
-def _title(directions: str) -> str:
-    return TITLES.get(directions, f"Directions: {directions}")
 
 
 def _round(record: LandscapeRecord) -> int:

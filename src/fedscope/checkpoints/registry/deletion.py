@@ -29,7 +29,7 @@ def delete_checkpoints(run: RunFolder, names: Collection[str]) -> int:
     from fedscope.checkpoints.file.checkpoint import load_checkpoint  # which imports torch
 
     for name in names:
-        if not _may_go(name):
+        if layout.kind(name) != "checkpoint" or re.search(r"last|clients|steps", name):
             raise UserError(f"{name!r} is no global model that may be deleted, such as best.pt or all.pt")
 
     def recorded(models: Sequence[Path]) -> dict[str, object]:
@@ -64,7 +64,3 @@ def _delete(
 
 def _below(*folders: str) -> Callable[[str], bool]:
     return lambda name: bool(set(name.split("/")) & set(folders))
-
-
-def _may_go(name: str) -> bool:
-    return layout.kind(name) == "checkpoint" and not re.search(r"last|clients|steps", name)

@@ -99,7 +99,7 @@ def table(
     for path in paths:
         with reading(path):
             shard = opened(path)
-            features = _features(shard)
+            features = _library().Features.from_arrow_schema(shard.schema_arrow)
             _check_columns(path, features, source, named=bool(classes))
             names = tuple(getattr(features[source.label], "names", None) or classes)
             labels.append(_labels(shard, source.label, len(names)))
@@ -117,10 +117,6 @@ def _library() -> Any:
     with needed("train", "a data set in the hub's files"):
         import datasets
     return datasets
-
-
-def _features(shard: "ParquetFile") -> Any:
-    return _library().Features.from_arrow_schema(shard.schema_arrow)
 
 
 def _labels(shard: "ParquetFile", name: str, classes: int) -> Rows:

@@ -19,7 +19,6 @@ from fedscope.records.differences import Difference
 from fedscope.records.sharpness_record import (
     Correlation,
     CorrelationRecord,
-    GeneralizationGap,
     SharpnessEntry,
     SharpnessRecord,
 )
@@ -247,16 +246,13 @@ def _against(found: CorrelationRecord, name: str, head: str, labels: Sequence[st
             "label": text if few else "",
         }
         color = style.method_colors(len(found.records) if few else 1)[i if few else 0]
-        across, up = np.array([[below], [above]]), np.array([_gap_bar(gap, found)])
+        bar = reach(gap.stderr, gap.dof) if found.against == "gap" else math.nan
+        across, up = np.array([[below], [above]]), np.array([bar])
         height = np.array([gap.against(found.against)])
         parts.append(Dots(np.array([value]), height, across=across, up=up, color=color, **look))
     y_label = GAPS[found.against]
     x, y = _ticks(np.array(values)), Ticks(4)
     return Panel(parts, "", y_label, _symbol(name), head, x=x, y=y, grid="both")
-
-
-def _gap_bar(gap: GeneralizationGap, found: CorrelationRecord) -> float:
-    return reach(gap.stderr, gap.dof) if found.against == "gap" else math.nan
 
 
 def _tau(one: Correlation) -> str:

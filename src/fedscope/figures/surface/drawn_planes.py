@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.contour import ContourSet
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import AbstractPathEffect, withStroke
+from matplotlib.patheffects import withStroke
 from matplotlib.typing import ColorType
 from numpy.typing import NDArray
 from scipy.interpolate import RectBivariateSpline
@@ -237,7 +237,7 @@ def _label_lines(axes: Axes, lines: ContourSet, scale: Scale, fills: Mapping[str
         x, y = axes.transLimits.transform(text.get_position())
         text.set_rotation(0)
         text.set_visible(bool(min(x, y, 1 - x, 1 - y) > 0.07))
-        text.set_path_effects(_halo(fills[text.get_text()]))
+        text.set_path_effects([withStroke(linewidth=2.8, foreground=fills[text.get_text()])])
 
 
 def _hatch(axes: Axes, plane: SurfacePlane) -> None:
@@ -249,7 +249,3 @@ def _hatch(axes: Axes, plane: SurfacePlane) -> None:
         transform=axes.transAxes, fontsize=style.SMALL_SIZE,
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.85},
     )  # fmt: skip
-
-
-def _halo(color: ColorType) -> list[AbstractPathEffect]:
-    return [withStroke(linewidth=2.8, foreground=color)]

@@ -14,6 +14,7 @@ from fedscope.figures.surface.drawn_planes import CAMERA, Limits, SurfacePlane
 
 LABEL_SHARE = 0.38  # of the panel's width that an axis' name may take
 CORNER = 0.15  # of an axis, within which a tick stands at its end
+DARKER = (0.8, 0.8, 0.8, 1.0)  # of a facet, its edges
 USUAL_NAME = 43.0  # points: the width of "eigenvector 1"
 
 
@@ -52,7 +53,7 @@ def draw_surface(axes: Axes3D, plane: SurfacePlane, scale: Scale, limits: Limits
     polygons = facets(plane.x, plane.y, scale.height(plane.values), ceiling=float(high))
     levels = np.array([(polygon[:, 2].mean() - low) / (high - low) for polygon in polygons])
     colors = style.loss_colormap()(levels)
-    mesh = Poly3DCollection(polygons, facecolors=colors, edgecolors=_darker(colors), linewidths=0.15)
+    mesh = Poly3DCollection(polygons, facecolors=colors, edgecolors=colors * DARKER, linewidths=0.15)
     mesh.set_rasterized(True)  # thousands of facets: vector files stay small and free of seams
     axes.add_collection3d(mesh, autolim=False)
     axes.set(xlim=limits[0], ylim=limits[1], zlim=(low, high))
@@ -93,7 +94,3 @@ def _clear_corner(axes: Axes3D, limits: Limits) -> None:
     (_, right), (front, back) = limits
     if any(right - near[0] < tick <= right for tick in axes.get_xticks()):
         axes.set_yticks([tick for tick in axes.get_yticks() if front + near[1] < tick <= back])
-
-
-def _darker(colors: NDArray[np.float64]) -> NDArray[np.float64]:
-    return colors * [0.8, 0.8, 0.8, 1.0]

@@ -90,8 +90,8 @@ TITLES = {
 
 def _cells(record: HessianRecord, settings: Sequence[str], shown: Sequence[Quantity]) -> list[str]:
     problem = record.problem.to_json()
-    cells = [label(record.checkpoint), *(_text(problem.get(key)) for key in settings)]
-    return [*cells, *(format_entry(one.of(record)) for one in shown)]
+    cells = [ABSENT if problem.get(key) is None else str(problem[key]) for key in settings]
+    return [label(record.checkpoint), *cells, *(format_entry(one.of(record)) for one in shown)]
 
 
 def _carriers(record: HessianRecord) -> str:
@@ -184,10 +184,6 @@ def _pairs(cross: CrossClientEntry) -> str:
         f"H_N{scaled}, H_D: mean over {meaning} of {cross.clients} clients{when}, ± standard error over the "
         "probes"
     )
-
-
-def _text(value: object) -> str:
-    return ABSENT if value is None else str(value)
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ def block_spectra(
             progress=continued(progress, spent),
         )
         spent += density.matvecs
-        found[layer] = BlockSpectrum(_bare(largest), _unprobed(total), density)
+        found[layer] = BlockSpectrum(replace(largest, subspace=None), replace(total, probed=None), density)
     return found
 
 
@@ -170,11 +170,3 @@ def _without_each(rows: Tensor) -> Tensor:
 def _jackknife(whole: float, left_out: Sequence[float]) -> tuple[float, float]:
     values = torch.tensor(left_out, dtype=torch.float64)
     return (len(left_out) - 1) * (float(values.mean()) - whole), float(jackknife_variance(values))
-
-
-def _bare(pairs: Eigenpairs) -> Eigenpairs:
-    return replace(pairs, subspace=None)
-
-
-def _unprobed(total: Trace) -> Trace:
-    return replace(total, probed=None)

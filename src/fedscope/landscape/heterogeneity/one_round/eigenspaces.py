@@ -17,7 +17,7 @@ Symbols: n coordinates, k eigenvectors, r rows of a basis, B batches, K spaces.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -168,11 +168,8 @@ def overlaps(
             mine = total([(1 / k, one) for one in found[place * k : (place + 1) * k]])
             sides[i, j] = Paired(min(mine.value, 1.0), mine.parts, mine.bias, low=0, high=1)
     every = range(len(spaces))
-    return [[_pair(sides, min(i, j), max(i, j)) for j in every] for i in every], spent
-
-
-def _pair(sides: Mapping[tuple[int, int], Paired], i: int, j: int) -> Paired | None:
-    return None if i == j else merged(sides[i, j], sides[j, i])
+    both = {(i, j): merged(sides[i, j], sides[j, i]) for i in every for j in range(i + 1, len(spaces))}
+    return [[None if i == j else both[min(i, j), max(i, j)] for j in every] for i in every], spent
 
 
 def _squares(matrix: Tensor, onto: Tensor, k: int) -> Tensor:
