@@ -73,6 +73,12 @@ ROWS = {
         )
         for steps in (20, 100, 300)
     },
+    "gpt2-small": Row(
+        "λ_max to 1e-2 of GPT-2 small (124 million parameters), two sequences of 256 tokens",
+        "hessian --model hf:base --data text:text:256 --tol 1e-2 --only lambda_max --threads 2",
+        prepared="large_jobs.py gpt2 .", new=True,
+        peers={"pyhessian": f"contestants/large_peer.py pyhessian . {12 << 30} 60 2"},
+    ),
 }  # fmt: skip
 
 
@@ -128,7 +134,7 @@ def turn(row: Row, source: Path, *, ours: bool) -> dict[str, Any]:
             took = ended(
                 [str(HERE / script_path), *rest, str(found["record"]["lambda_max"])], folder, source, said
             )
-            found[name] = {**took, **json.loads(said.read_text().splitlines()[-1])}
+            found[name] = {**json.loads(said.read_text().splitlines()[-1]), **took}
     return found
 
 

@@ -122,4 +122,4 @@ LARGEST = {"pyhessian": _pyhessian, "hessian-eigenthings": _eigenthings, "curvli
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:]))
+    main(sys.argv[1], Path(sys.argv[2]), *map(int, sys.argv[3:6]))

@@ -11,6 +11,7 @@ from builder.markdown import table
 MEASURES = {
     "commands": "whole commands beside an older commit and PyHessian",
     "certificates": "products until λ_max has its residual, and until it is certified",
+    "where": "where the seconds of a command go",
     "curvature": "products, eigenvalues and trace beside PyHessian, hessian-eigenthings, curvlinops",
     "landscapes": "a point of a surface beside a plain loop and loss-landscapes; adaptive grids",
     "training": "samples per second beside a bare loop, pfl and Flower",
@@ -28,6 +29,7 @@ def part(root: Path, name: str) -> str:
         "files": _files,
         "commands": _commands,
         "certificates": _certificates,
+        "where": _where,
         "products": _products,
         "algorithms": _algorithms,
         "points": _points,
@@ -94,6 +96,21 @@ def _certificates(folder: Path) -> str:
         for one in _read(folder, "certificates")["rows"]
     ]
     return table(["steps of training", "products for the residual", "for the certificate", "ratio"], rows)
+
+
+def _where(folder: Path) -> str:
+    found = _read(folder, "where")["rows"].values()
+    spent: dict[str, list[float]] = {}
+    for i, row in enumerate(found):
+        for what, seconds in row["seconds"].items():
+            spent.setdefault(what, [0.0] * len(found))[i] = seconds
+    rows = [
+        [what, *(f"{one:.2f}" for one in seconds)]
+        for what, seconds in sorted(spent.items(), key=lambda item: -max(item[1]))
+    ]
+    totals = [sum(row["seconds"].values()) for row in found]
+    rows.append(["together", *(f"{total:.1f}" for total in totals)])
+    return table(["processor seconds", *(f"`{row['command']}`" for row in found)], rows)
 
 
 def _more(one: dict[str, int]) -> float:

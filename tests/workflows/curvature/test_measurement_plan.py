@@ -110,6 +110,17 @@ def test_a_measurement_within_a_memory_is_the_same_and_says_what_is_chosen(
     assert (plan.limit, plan.basis.place) == (4 * GIB, "memory")
 
 
+@pytest.mark.parametrize(("least", "calls"), [(1, [1]), (1 << 30, [])])
+def test_large_vectors_are_freed_at_once_within_no_memory_too(
+    targets: Targets, least: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart: list[int] = []
+    monkeypatch.setattr("fedscope.process.reuse_freed_memory", lambda most=0: apart.append(most))
+    monkeypatch.setattr("fedscope.workflows.curvature.resources._APART", least)
+    plans(targets, Request())
+    assert [most for most in apart if most] == calls
+
+
 @pytest.mark.parametrize(("samples", "batches"), [(3, 3), (96, 16)])
 def test_few_samples_are_as_few_batches(
     targets: Targets, samples: int, batches: int, monkeypatch: pytest.MonkeyPatch
