@@ -177,7 +177,7 @@ def test_who_watches_the_children_ends_before_the_store_that_it_asks(
 
 
 def test_a_childs_end_is_read_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where two ask a fork server at once, one of them reads 255 for a child that has ended well."""
+    """Where two ask a fork server at once, one reads 255 for a child that did well (cpython issue 130895)."""
     asking = set()
     poll = Popen.poll
 
