@@ -113,3 +113,14 @@ def test_a_coverage_campaign_goes_on_where_it_stopped(tmp_path: Path, programs: 
     assert all(one["coverage"] in (0, 0.25, 0.5, 0.75, 1) and one["ratio"] > 0 for one in of_draws)
     assert found["lambda_max"]["certified"]
     assert campaign("--draws=0") == found
+
+
+@pytest.mark.slow
+def test_the_clocks_tell_all_of_a_commands_seconds(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "where.py", "--row", "lambda_max", "--json", tmp_path / "where.json"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seconds = json.loads((tmp_path / "where.json").read_text())["rows"]["lambda_max"]["seconds"]
+    assert {"start and imports", "products: second derivative", "certificate"} <= seconds.keys()

@@ -15,9 +15,8 @@ from fedscope.errors import UserError
 from fedscope.landscape.operators.algebra.exports import Blocks
 from fedscope.landscape.operators.base import Operator, Product, runs
 from fedscope.landscape.operators.basis.projections import Onto
-from fedscope.landscape.operators.basis.row_space import WHOLE
+from fedscope.landscape.operators.basis.row_space import PIECE, WHOLE
 
-CACHED = 1 << 18  # coordinates that are added up while the processor's cache holds them
 IMAGES = 256 << 20  # bytes of the batches' products that wait to be projected together
 
 
@@ -165,7 +164,7 @@ class BatchMean(Operator):
 def _added(totals: Tensor, rows: Tensor, products: Tensor, share: float) -> Tensor:
     """Add a share of the products to the totals (m, n) and return rows·products (m,), all in float64."""
     inner = []
-    pieces = (each.split(CACHED if rows.is_cpu else WHOLE, 1) for each in (totals, rows, products))
+    pieces = (each.split(PIECE if rows.is_cpu else WHOLE, 1) for each in (totals, rows, products))
     for total, row, product in zip(*pieces, strict=True):
         wide = product.double()
         total.add_(wide, alpha=share)

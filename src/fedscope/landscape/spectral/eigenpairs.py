@@ -26,7 +26,7 @@ from torch import Tensor
 from fedscope.choices import AtMost
 from fedscope.errors import UserError
 from fedscope.landscape.operators.base import Operator
-from fedscope.landscape.operators.basis.row_space import WHOLE
+from fedscope.landscape.operators.basis.row_space import reserves
 from fedscope.landscape.operators.probes import generator_of
 from fedscope.landscape.operators.progress_callback import Progress
 from fedscope.landscape.spectral.data_error import SKETCH, eigenvalue_errors, told_by_sample
@@ -103,7 +103,8 @@ def top_eigenpairs(
         raise UserError(f"max_basis = {rows} is too small for {pairs} pairs: take at least {pairs + 2}")
     generator = generator_of(generator, seed)
     seed = generator.initial_seed()
-    at_once = min(rows, budget, n) + 1 if max_basis or (n > WHOLE and op.device.type == "cpu") else None
+    known = max_basis or reserves(n, op.device, basis_folder)
+    at_once = min(rows, budget, n) + 1 if known else None
     begin = partial(Lanczos, generator=generator, by_batch=True, folder=basis_folder, capacity=at_once)
     search = _EigenSearch(op, wanted, tol, generator, begin, budget, rows, progress)
     found = search.first(starting_vector(op, start, generator), 1.0 if start is None else RANDOM_PART)

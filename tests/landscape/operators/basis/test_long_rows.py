@@ -1,5 +1,8 @@
 """Vectors too long to be multiplied at once: piece by piece they make the same products and estimates."""
 
+import errno
+import mmap
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +43,7 @@ def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"fedscope.landscape.operators.{module}.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.spectral.probe_tally.WHOLE", 64)
     monkeypatch.setattr("fedscope.landscape.operators.basis.row_space.PIECE", 256)
-    monkeypatch.setattr("fedscope.landscape.operators.batch_mean.CACHED", 64)
+    monkeypatch.setattr("fedscope.landscape.operators.batch_mean.PIECE", 64)
 
 
 def test_long_vectors_make_the_same_estimates(
@@ -69,6 +72,7 @@ def test_they_are_the_same_bits_in_a_file(operator: Callable[[], Hessian], tmp_p
     assert in_memory.samples == in_file.samples
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems reserve memory in other ways")
 def test_long_rows_take_memory_as_they_are_written() -> None:
     """Room that grows by copying takes twice the memory of all rows for a moment."""
     n = WHOLE + 1
@@ -90,10 +94,27 @@ def test_room_for_a_long_basis_is_made_at_once(
         return RowSpace(rows_at_once, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr("fedscope.landscape.operators.basis.basis_rows.RowSpace", made)
-    if long:
-        monkeypatch.setattr("fedscope.landscape.spectral.eigenpairs.WHOLE", 64)
+    monkeypatch.setattr("fedscope.landscape.spectral.eigenpairs.reserves", lambda *_: long)
     found = top_eigenpairs(operator())
     assert (rows[0] > 8 + found.matvecs) == long  # beside eight signs
+
+
+def test_where_nothing_may_be_reserved_the_basis_grows(
+    operator: Callable[[], Hessian], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request.getfixturevalue("short_pieces")
+    expected = top_eigenpairs(operator())
+    own, refused, most = mmap.mmap, [], 60 * 4 * operator().shape[0]
+
+    def limited(file: int, size: int, *flags: int) -> mmap.mmap:
+        if size > most:
+            refused.append(size)
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        return own(file, size, *flags)
+
+    monkeypatch.setattr("fedscope.landscape.operators.basis.row_space.mmap.mmap", limited)
+    assert torch.equal(top_eigenpairs(operator()).values, expected.values)
+    assert len(refused) == 1
 
 
 @pytest.mark.usefixtures("short_pieces")

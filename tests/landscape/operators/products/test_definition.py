@@ -14,8 +14,9 @@ from torch.nn.utils.parametrizations import orthogonal
 from fedscope.errors import DerivativeWarning, UserError
 from fedscope.landscape import EmpiricalFisher, GaussNewton, Hessian, MonteCarloFisher, top_eigenpairs
 from fedscope.landscape.loss.flat_loss import FlatLoss, LossFunction
+from fedscope.landscape.operators.basis.row_space import PIECE
 from fedscope.landscape.operators.empirical_risk import LossOperator
-from fedscope.landscape.operators.products.definition import compared, of_gradients, product_of
+from fedscope.landscape.operators.products.definition import _typical, compared, of_gradients, product_of
 
 KINDS: tuple[type[LossOperator], ...] = (Hessian, GaussNewton, EmpiricalFisher, MonteCarloFisher)
 
@@ -508,3 +509,14 @@ def test_the_definition_by_gradients_is_the_hessians() -> None:
     values = of_gradients(loss).values((x.double(), y)).detach()
     assert torch.allclose(values[1:], loss.gradient(x.double(), y))
     assert float(values[0]) == pytest.approx(float(loss.losses[0]))
+
+
+def test_the_size_of_a_typical_weight_is_a_geometric_mean() -> None:
+    draw = torch.randn(3 * PIECE // 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    sizes = draw.abs().clamp(min=1e-4 * float(draw.square().mean().sqrt()))
+    assert _typical(torch.cat([draw, torch.zeros(9)])) == pytest.approx(
+        float(sizes.log().mean().exp()), rel=1e-12
+    )
+    assert _typical(torch.tensor([-1.0, 0.0, 4.0])) == pytest.approx(2)
+    assert _typical(torch.tensor([1.0, 1e-9])) == pytest.approx((1e-4 / 2**0.5) ** 0.5)
+    assert _typical(torch.zeros(3)) == 1

@@ -44,7 +44,10 @@ class BasisRows:
         self.n, self.dtype, self.device = n, dtype, device
         before = list(fixed)
         self.fixed = self._begin = self._end = len(before)
-        self._space = RowSpace(self.fixed + (capacity or 1), n, dtype, device, folder)
+        try:
+            self._space = RowSpace(self.fixed + (capacity or 1), n, dtype, device, folder)
+        except OSError:  # a limit of the process, or a system that reserves nothing beyond its memory
+            self._space = RowSpace(self.fixed + 1, n, dtype, device, folder)
         for vector in before:
             self._space.append(vector)
 

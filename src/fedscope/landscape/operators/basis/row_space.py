@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -44,14 +45,15 @@ class RowSpace:
         self.folder, self.filled, self._read = folder, 0, 0
         self._mapped: mmap.mmap | None = None
         self._beside: RowSpace | None = None
-        if folder is None and not (n > WHOLE and device.type == "cpu" and sys.platform == "linux"):
-            self.numbers = torch.empty(rows, n, dtype=dtype, device=device)
-            return
         size = max(1, rows * n * dtype.itemsize)
-        if folder is None:
+        if reserves(n, device, folder):
             reserved = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-            reserved.madvise(mmap.MADV_HUGEPAGE)  # whose first touch is a fifth as slow
+            with suppress(OSError):  # of a kernel that has no huge pages
+                reserved.madvise(mmap.MADV_HUGEPAGE)  # whose first touch is a fifth as slow
             self.numbers = torch.frombuffer(reserved, dtype=dtype, count=rows * n).view(rows, n)
+            return
+        if folder is None:
+            self.numbers = torch.empty(rows, n, dtype=dtype, device=device)
             return
         if device.type != "cpu":
             raise UserError(f"a basis in a file needs the CPU, not {device}; keep it in memory")
@@ -108,6 +110,11 @@ class RowSpace:
         self._read = 0
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)  # of a shared mapping: nothing is lost
+
+
+def reserves(n: int, device: torch.device, folder: Path | None) -> bool:
+    """Say whether room for rows of n numbers takes memory only where it is written to."""
+    return folder is None and n > WHOLE and device.type == "cpu" and sys.platform == "linux"
 
 
 def _mapped(size: int, place: Path) -> mmap.mmap:

@@ -30,6 +30,7 @@ from fedscope.landscape.loss.float64 import precisely
 from fedscope.landscape.loss.kernels.derivatives import joined, pulled
 from fedscope.landscape.loss.streamed import Batch
 from fedscope.landscape.loss.trees import Tree, flat, some, split
+from fedscope.landscape.operators.basis.row_space import PIECE
 from fedscope.landscape.operators.products.graph_cache import Graph
 from fedscope.landscape.operators.products.kinks import Kinks
 from fedscope.landscape.operators.products.wrong_derivatives import place_of, same, settles_elsewhere
@@ -40,7 +41,6 @@ Steps = tuple[tuple[float, float], ...]
 _FIRST = 1e-7  # ε, in parts of a typical weight: it crosses a kink of large networks only
 _STEPS: Steps = ((1e-5, 3e-6), (1e-3, 5e-4))  # the last for networks that round to float32 inside
 _ROUNDINGS = 64  # of the loss, or of the gradient
-_CACHED = 1 << 18  # weights whose logarithms are added up while the processor's cache holds them
 _DIRECTIONS = 8  # along which the loss is looked at once more
 
 
@@ -267,6 +267,6 @@ def _typical(weights: Tensor) -> float:
     count = int(weights.count_nonzero())
     if not count:
         return 1.0
-    least, pieces = 1e-4 * float(weights.norm()) / math.sqrt(count), weights.split(_CACHED)
+    least, pieces = 1e-4 * float(weights.norm()) / math.sqrt(count), weights.split(PIECE)
     logs = (piece[piece != 0].abs().clamp(min=least).log().sum() for piece in pieces)
     return math.exp(sum(map(float, logs)) / count)
