@@ -77,7 +77,9 @@ def _commands(folder: Path) -> str:
             *([(f"at `{earlier['commit'][:8]}`", earlier["command"])] if earlier else []),
             *(("PyHessian", now[name]) for name in peers if name != "beside"),
         ]
-        beside = [f"{name}: {_spread(one)}, {_ratio(own, one)}" for name, one in others]
+        beside = [
+            f"{name}: {_spread(one)}, {_ratio(own, one)}, {one['peak'] / 1e9:.2f} GB" for name, one in others
+        ]
         if "beside" in now:
             elapsed = (own["elapsed"], now["beside"]["elapsed"])
             beside = ["{:.3g} s by the clock, one process {:.3g} s".format(*elapsed), *beside]
